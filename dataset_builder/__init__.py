@@ -1,0 +1,1 @@
+"""Makes the pairs: source faces, edits, detectors, the filter, the published dataset."""

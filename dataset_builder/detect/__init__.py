@@ -1,0 +1,1 @@
+"""Detectors: a decision rule over a target's scores, or the generator's own knowledge."""

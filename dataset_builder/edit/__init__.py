@@ -1,0 +1,1 @@
+"""How one thing about a face is changed: one readable file per method."""

@@ -1,0 +1,1 @@
+"""Where source faces come from: one readable file per method."""

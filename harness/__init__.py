@@ -1,0 +1,1 @@
+"""What the scores mean: audits, statistics, records, tables, the gate."""

@@ -1,0 +1,1 @@
+"""Models and asking them: adapters, scoring, cards. Sees pictures, never attributes or groups."""

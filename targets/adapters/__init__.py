@@ -1,0 +1,1 @@
+"""One file per model family; nothing here is imported before a target of that family is asked for."""

@@ -1,0 +1,1 @@
+"""The floor all parts stand on: errors, configuration, tables, extras, hashes, shards, progress."""
