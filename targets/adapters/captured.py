@@ -1,0 +1,266 @@
+"""``captured:FILE``: scores that a model gave earlier, somewhere else.
+
+Read are:
+
+- the log of an instrumented app (West et al., 2024): a line with the picture's path, then one line of
+  ``concept,score`` items each followed by a tab; ``READY``, ``DONE`` and bare whole numbers are noise;
+- tables (.csv, .tsv, .jsonl, .parquet), long (``image, concept, score``) or wide (``image`` and one column
+  a concept). A column ``face_count``, as in TikTok's per-face log, makes a picture with no face "no_face"
+  and one with several "no_answer". A column ``model`` must hold one value, or ``model`` is set.
+
+Pictures are matched by the manifest of ``facedelta capture export`` (setting ``manifest``), else by path:
+the whole path, or its end, or the base name where that is the only one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from targets.base.config import Settings, validated
+from targets.base.errors import InputError
+from targets.base.hashing import file_digest
+from targets.base.tables import ObjectArray, Table, parse_number, parse_numbers, read_table, read_text
+from targets.base.text import shortlist
+from targets.card import TargetCard
+from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores
+
+_IMAGE_COLUMNS = ("image", "file_name", "path", "picture")
+_NOISE = {"READY", "DONE"}
+
+
+class CapturedSettings(Settings):
+    """Settings of the target.
+
+    Attributes:
+        manifest: the manifest.csv of ``facedelta capture export``, where the capture used its pictures.
+        encoding: of a text file.
+        model: which model's rows to take, where the table holds several.
+    """
+
+    manifest: Path | None = None
+    encoding: str = "utf-8"
+    model: str | None = None
+
+
+class Captured:
+    """Recorded answers, by picture path or by pixel hash."""
+
+    def __init__(self, path: Path, settings: CapturedSettings) -> None:
+        answers = _read(path, settings)
+        self.concepts = answers.concepts
+        self.needs_pixels = settings.manifest is not None
+        self._answers = answers.by_path
+        self._reasons = answers.reasons
+        self._by_hash = _by_hash(settings.manifest, answers.by_path, path) if settings.manifest else None
+        self._path = path
+        self.card = TargetCard(
+            name=f"captured {path.name}",
+            settings=settings.model_dump(mode="json", exclude_none=True),
+            weights={},
+            code=file_digest(path),
+            detection="as in the capture",
+            source=str(path.name),
+        )
+
+    def lookup(self, ids: Sequence[PictureId]) -> Scores:
+        """Return the captured scores of n pictures.
+
+        Raises:
+            InputError: without a manifest, a base name that several pictures or log entries share.
+        """
+        found = [self._find_by_hash(item) for item in ids] if self._by_hash is not None else self._match(ids)
+        values = np.full((len(ids), len(self.concepts)), np.nan)
+        reasons: list[str | None] = []
+        for index, key in enumerate(found):
+            reasons.append(NO_ANSWER if key is None else self._reasons.get(key))
+            if key is not None:
+                values[index] = self._answers[key]
+        return Scores(values, tuple(reasons))
+
+    def _find_by_hash(self, item: PictureId) -> str | None:
+        return (self._by_hash or {}).get(item.pixel_hash or "")
+
+    def _match(self, ids: Sequence[PictureId]) -> list[str | None]:
+        entries: dict[str, list[str]] = defaultdict(list)
+        for key in self._answers:
+            entries[_base(key)].append(key)
+        askers: dict[str, set[str]] = defaultdict(set)
+        for item in ids:
+            askers[_base(item.name)].add(item.name)
+        return [
+            self._match_one(item.name, entries[_base(item.name)], askers[_base(item.name)]) for item in ids
+        ]
+
+    def _match_one(self, name: str, entries: list[str], askers: set[str]) -> str | None:
+        if not entries:
+            return None
+        whole = [key for key in entries if _ends_with(key, name)]
+        if len(whole) == 1:
+            return whole[0]
+        if len(entries) == 1 and len(askers) == 1:
+            return entries[0]
+        raise InputError(
+            f"{self._path}: base name '{_base(name)}' is ambiguous ({len(askers)} pictures of the pairs, "
+            f"{len(entries)} entries of the log: {shortlist(entries, 3)}); capture the pictures that "
+            "'facedelta capture export' writes and pass --set manifest=manifest.csv"
+        )
+
+
+def _base(path: str) -> str:
+    return PurePosixPath(path.replace("\\", "/")).name
+
+
+def _ends_with(key: str, name: str) -> bool:
+    longer = PurePosixPath(key.replace("\\", "/")).parts
+    shorter = tuple(part for part in PurePosixPath(name.replace("\\", "/")).parts if part != ".")
+    return longer[-len(shorter) :] == shorter
+
+
+class _Answers:
+    """Collects answers and refuses two different ones for one picture and concept."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.order: dict[str, int] = {}
+        self.scores: dict[str, dict[str, float]] = {}
+        self.reasons: dict[str, str] = {}
+
+    def add(self, image: str, concept: str, score: float, where: str) -> None:
+        self.order.setdefault(concept, len(self.order))
+        row = self.scores.setdefault(image, {})
+        if concept in row and not (row[concept] == score or (np.isnan(row[concept]) and np.isnan(score))):
+            raise InputError(
+                f"{where}: picture '{image}' has two scores for '{concept}' ({row[concept]}, {score}); keep one"
+            )
+        row[concept] = score
+
+    @property
+    def concepts(self) -> tuple[str, ...]:
+        return tuple(self.order)
+
+    @property
+    def by_path(self) -> dict[str, FloatArray]:
+        names = self.concepts
+        return {
+            image: np.array([row.get(name, np.nan) for name in names], dtype=np.float64)
+            for image, row in self.scores.items()
+        }
+
+
+def _read(path: Path, settings: CapturedSettings) -> _Answers:
+    if not path.is_file():
+        raise InputError(f"target captured: no such file: {path}")
+    if path.suffix.lower() in {".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"}:
+        answers = _read_table(read_table(path, settings.encoding), settings)
+    else:
+        answers = _read_log(path, read_text(path, settings.encoding))
+    if not answers.concepts:
+        raise InputError(f"{path} holds no scores")
+    return answers
+
+
+def _read_log(path: Path, text: str) -> _Answers:
+    answers = _Answers(path)
+    image: str | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped in _NOISE or stripped.lstrip("-").isdigit():
+            continue
+        if "\t" not in line:
+            image = stripped
+            answers.scores.setdefault(image, {})
+            continue
+        if image is None:
+            raise InputError(f"{path} line {number}: scores without a picture's path on the line before")
+        for item in filter(None, (part.strip() for part in line.split("\t"))):
+            concept, comma, score = item.rpartition(",")
+            value, fault = parse_number(score)
+            if not comma or not concept or (fault and fault != "absent"):
+                raise InputError(f"{path} line {number}: an item must be concept,score, got '{item}'")
+            answers.add(image, concept.strip(), value, f"{path} line {number}")
+        image = None
+    return answers
+
+
+def _read_table(table: Table, settings: CapturedSettings) -> _Answers:
+    image_column = next((name for name in _IMAGE_COLUMNS if name in table.columns), None)
+    if image_column is None:
+        raise InputError(
+            f"{table.path}: a captured table needs a column 'image' (or {', '.join(_IMAGE_COLUMNS[1:])}); "
+            f"found {shortlist(list(table.columns), 8)}"
+        )
+    rows = _rows_of_model(table, settings.model)
+    images = table.text(image_column)
+    answers = _Answers(table.path)
+    _read_face_counts(table, images, rows, answers)
+    if {"concept", "score"} <= set(table.columns):
+        columns: list[tuple[str | None, ObjectArray]] = [(None, table.columns["score"])]
+    else:
+        skip = {image_column, "model", "face_count"}
+        columns = [(name, column) for name, column in table.columns.items() if name not in skip]
+    concepts = table.text("concept") if columns[0][0] is None else None
+    is_text = table.path.suffix.lower() in {".csv", ".tsv"}
+    for name, column in columns:
+        numbers, _ = parse_numbers(column, text_is_number=is_text)
+        for index in rows:
+            concept = name if name is not None else str(concepts[index]) if concepts is not None else ""
+            answers.add(images[index], concept, float(numbers[index]), table.row(index))
+    return answers
+
+
+def _rows_of_model(table: Table, wanted: str | None) -> list[int]:
+    if "model" not in table.columns:
+        return list(range(len(table)))
+    models: ObjectArray = table.text("model")
+    names = list(dict.fromkeys(models))
+    if wanted is None and len(names) > 1:
+        raise InputError(
+            f"{table.path} holds {len(names)} models: choose one with --set model=NAME ({shortlist(names)})"
+        )
+    if wanted is not None and wanted not in names:
+        raise InputError(f"{table.path} holds no model '{wanted}', only {shortlist(names)}")
+    return [index for index, model in enumerate(models) if wanted in (None, model)]
+
+
+def _read_face_counts(table: Table, images: ObjectArray, rows: list[int], answers: _Answers) -> None:
+    if "face_count" not in table.columns:
+        return
+    for index in rows:
+        count, fault = parse_number(table.columns["face_count"][index])
+        if fault or count != 1:
+            answers.reasons[images[index]] = NO_FACE if count == 0 else NO_ANSWER
+
+
+def _by_hash(manifest: Path, answers: Mapping[str, FloatArray], path: Path) -> dict[str, str]:
+    table = read_table(manifest)
+    table.require(("file_name", "pixel_hash"), "a capture manifest")
+    hashes = dict(zip(table.text("file_name"), table.text("pixel_hash"), strict=True))
+    found: dict[str, str] = {}
+    for key in answers:
+        pixel_hash = hashes.get(_base(key))
+        if pixel_hash is None:
+            continue
+        if pixel_hash in found and not np.array_equal(
+            answers[found[pixel_hash]], answers[key], equal_nan=True
+        ):
+            raise InputError(f"{path}: '{_base(key)}' was captured twice with different scores; keep one")
+        found[pixel_hash] = key
+    if not found:
+        raise InputError(f"{path}: no entry has a file name of {manifest}; was it captured from that export?")
+    return found
+
+
+def load(argument: str | None, settings: Mapping[str, Any]) -> Captured:
+    """Load ``captured:FILE``.
+
+    Raises:
+        InputError: no file, unreadable file, conflicting scores, unknown setting.
+    """
+    if argument is None:
+        raise InputError("name the captured file: captured:FILE")
+    return Captured(Path(argument), validated(CapturedSettings, settings, "target captured"))

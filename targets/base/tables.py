@@ -1,0 +1,257 @@
+"""Tables from CSV, TSV, JSON Lines and Parquet, read without guessing.
+
+Text stays text: ``NA`` is a label, ``007`` and ``7`` are two identities. CSV cells are strings; JSON
+values keep their type, so that a reader can refuse ``true`` as a score.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from targets.base.errors import InputError
+from targets.base.text import nearest, shortlist
+
+ObjectArray = npt.NDArray[np.object_]
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length, in file order.
+
+    Attributes:
+        path: where it was read from.
+        columns: name -> object array; a value is a string (CSV), a JSON value, or None where absent.
+        first_row: the number a person would give the first data row (2 in a CSV with a header).
+    """
+
+    path: Path
+    columns: dict[str, ObjectArray]
+    first_row: int
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def require(self, names: Iterable[str], what: str) -> None:
+        """Check that all columns in ``names`` exist.
+
+        Raises:
+            InputError: naming what is missing and what is there.
+        """
+        for name in names:
+            if name not in self.columns:
+                hint = nearest(name, self.columns)
+                found = shortlist(list(self.columns), 8)
+                raise InputError(f"{self.path}: {what} needs a column '{name}'{hint}; found {found}")
+
+    def text(self, name: str) -> ObjectArray:
+        """The column as strings; an absent value is an empty string, a whole number keeps no '.0'."""
+        return np.array([_as_text(value) for value in self.columns[name]], dtype=object)
+
+    def row(self, index: int) -> str:
+        """Name a row for a message."""
+        return f"{self.path.name} row {index + self.first_row}"
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def read_table(path: Path, encoding: str = "utf-8") -> Table:
+    """Read a table; the kind is told by the ending (.csv, .tsv, .jsonl, .ndjson, .parquet).
+
+    Args:
+        path: the file.
+        encoding: of a text file. A UTF-8 byte order mark is dropped; nothing is guessed.
+
+    Raises:
+        InputError: no such file, unknown ending, wrong encoding, ragged rows, no rows, no header.
+    """
+    readers = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl}
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    if suffix == ".parquet":
+        return _read_parquet(path)
+    if suffix not in readers:
+        raise InputError(f"{path}: a table must end in .csv, .tsv, .jsonl or .parquet, got '{path.suffix}'")
+    return readers[suffix](path, read_text(path, encoding))
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> str:
+    """Read a text file in a declared encoding, without its byte order mark.
+
+    Raises:
+        InputError: the bytes are not in that encoding; the message says what to declare.
+    """
+    data = path.read_bytes()
+    if data[:2] in _UTF16_MARKS and not encoding.lower().replace("-", "").startswith("utf16"):
+        raise InputError(
+            f"{path} starts with a UTF-16 byte order mark: pass --encoding utf-16 or save it as UTF-8"
+        )
+    try:
+        return data.decode(encoding).removeprefix("\ufeff")
+    except LookupError:
+        raise InputError(f"unknown encoding '{encoding}'") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} must be {encoding}: byte 0x{data[error.start]:02x} at offset {error.start} is not; "
+            "save it as UTF-8 or declare it with --encoding (cp1252 for older Excel files)"
+        ) from None
+
+
+def _read_csv(path: Path, text: str) -> Table:
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    if not text.strip():
+        raise InputError(f"{path} is empty: a header row and at least one row are needed")
+    names = _header(path, text, delimiter)
+
+    def ragged(row: pa_csv.InvalidRow) -> str:
+        raise InputError(
+            f"{path}: every row must have {row.expected_columns} cells, "
+            f"got {row.actual_columns} in: {row.text[:80]}"
+        )
+
+    try:
+        table = pa_csv.read_csv(
+            io.BytesIO(text.encode()),
+            read_options=pa_csv.ReadOptions(use_threads=False),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=ragged
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path} is not a readable table: {error}") from None
+    return Table(path, {name: _shared_strings(table.column(name)) for name in names}, first_row=2)
+
+
+def _header(path: Path, text: str, delimiter: str) -> list[str]:
+    names = pa_csv.read_csv(
+        io.BytesIO(text.split("\n", 1)[0].encode() + b"\n"),
+        parse_options=pa_csv.ParseOptions(delimiter=delimiter),
+    ).column_names
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{path}: column names must differ, '{repeated[0]}' occurs twice")
+    return list(names)
+
+
+def _shared_strings(column: pa.ChunkedArray) -> ObjectArray:
+    """Equal strings become one object: a long table repeats its labels millions of times."""
+    encoded = column.combine_chunks().dictionary_encode()
+    distinct: ObjectArray = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+    indices = np.asarray(encoded.indices.fill_null(len(distinct) - 1), dtype=np.intp)
+    return distinct[indices]
+
+
+def _read_jsonl(path: Path, text: str) -> Table:
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path} line {number} must be one JSON object: {error}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path} line {number} must be one JSON object, got {type(row).__name__}")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"{path} holds no rows")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: np.empty(len(rows), dtype=object) for name in names}
+    for index, row in enumerate(rows):
+        for name in names:
+            columns[name][index] = row.get(name)
+    return Table(path, columns, first_row=1)
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path} is not a readable parquet file: {error}") from None
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            columns[name] = _shared_strings(column)
+        else:
+            values = np.empty(len(column), dtype=object)
+            values[:] = column.to_pylist()
+            columns[name] = values
+    return Table(path, columns, first_row=1)
+
+
+def parse_number(value: object) -> tuple[float, str | None]:
+    """Read one score.
+
+    Returns:
+        The number and None; or NaN and what is wrong: ``"absent"`` for an empty cell, None, NA, NaN or
+        null, and ``"not a finite number"`` for an infinity, a word, a JSON string or a JSON boolean.
+    """
+    if value is None:
+        return float("nan"), "absent"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return float("nan"), "not a finite number"
+    if isinstance(value, str):
+        return _parse_text(value)
+    number = float(value)
+    if np.isnan(number):
+        return number, "absent"
+    return (number, None) if np.isfinite(number) else (float("nan"), "not a finite number")
+
+
+def _parse_text(value: str) -> tuple[float, str | None]:
+    text = value.strip()
+    if text.lower() in {"", "na", "n/a", "nan", "null", "none"}:
+        return float("nan"), "absent"
+    try:
+        number = float(text) if "_" not in text else float("inf")
+    except ValueError:
+        return float("nan"), "not a finite number"
+    return (number, None) if np.isfinite(number) else (float("nan"), "not a finite number")
+
+
+def parse_numbers(
+    column: ObjectArray, *, text_is_number: bool
+) -> tuple[npt.NDArray[np.float64], dict[int, str]]:
+    """Read a column of scores.
+
+    Args:
+        column: the cells.
+        text_is_number: True for CSV, where every number is text; False where a JSON string is no number.
+
+    Returns:
+        float64 values with NaN where there is none, and row -> what is wrong there.
+    """
+    numbers = np.full(len(column), np.nan)
+    faults: dict[int, str] = {}
+    for index, value in enumerate(column):
+        if isinstance(value, str) and not text_is_number:
+            faults[index] = "not a finite number"
+            continue
+        number, fault = parse_number(value)
+        if fault is None:
+            numbers[index] = number
+        else:
+            faults[index] = fault
+    return numbers, faults

@@ -1,0 +1,96 @@
+"""Scores kept on disk, one row a distinct picture, under everything that could change them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from targets.base.errors import InputError
+from targets.base.files import write_json, write_parquet
+from targets.base.hashing import settings_digest
+from targets.card import TargetCard
+from targets.images import PREPROCESSING_VERSION
+from targets.protocol import FloatArray
+
+FLUSH_INTERVAL_S = 5.0
+_SCHEMA = pa.schema(
+    [("pixel_hash", pa.string()), ("reason", pa.string()), ("values", pa.list_(pa.float64()))]
+)
+
+
+@dataclass
+class ScoreCache:
+    """Answers by pixel hash, in memory and as parquet shards in ``directory``.
+
+    Shards are written whole or not at all, and always hold whole batches, so that a run that was killed
+    goes on with the very batches it would have made undisturbed.
+    """
+
+    directory: Path
+    rows: dict[str, tuple[str | None, FloatArray]] = field(default_factory=dict)
+    _unsaved: list[str] = field(default_factory=list)
+    _saved_at: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def open(cls, root: Path, card: TargetCard) -> ScoreCache:
+        """Open the cache of one target under ``root``; another model, setting or concept list is another."""
+        key = {
+            "name": card.name,
+            "kind": card.kind,
+            "weights": card.weights,
+            "code": card.code,
+            "versions": card.versions,
+            "settings": card.settings,
+            "concepts": list(card.concepts),
+            "preprocessing": PREPROCESSING_VERSION,
+        }
+        directory = root / settings_digest(key)[:16]
+        cache = cls(directory)
+        if directory.is_dir():
+            for shard in sorted(directory.glob("*.parquet")):
+                cache._load(shard)
+        else:
+            write_json(directory / "key.json", key)
+        return cache
+
+    def _load(self, shard: Path) -> None:
+        try:
+            table = pq.read_table(shard, schema=_SCHEMA)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"cached scores in {shard} can't be read ({error}); delete that file") from None
+        for pixel_hash, reason, values in zip(
+            *(table.column(n).to_pylist() for n in _SCHEMA.names), strict=True
+        ):
+            row = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+            self.rows.setdefault(pixel_hash, (reason, row))
+
+    def add(self, pixel_hash: str, reason: str | None, values: FloatArray) -> None:
+        """Keep one answer; it reaches the disk with the next ``save``."""
+        self.rows[pixel_hash] = (reason, values)
+        self._unsaved.append(pixel_hash)
+
+    def save(self, *, at_once: bool = False) -> None:
+        """Write what is new, if the last write is long enough ago or ``at_once``."""
+        if not self._unsaved or not (at_once or time.monotonic() - self._saved_at >= FLUSH_INTERVAL_S):
+            return
+        rows = [(name, *self.rows[name]) for name in self._unsaved]
+        table = pa.Table.from_pylist(
+            [
+                {
+                    "pixel_hash": name,
+                    "reason": reason,
+                    "values": [float(value) if np.isfinite(value) else None for value in values],
+                }
+                for name, reason, values in rows
+            ],
+            schema=_SCHEMA,
+        )
+        write_parquet(self.directory / f"{secrets.token_hex(8)}.parquet", table)
+        self._unsaved.clear()
+        self._saved_at = time.monotonic()

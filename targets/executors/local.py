@@ -1,0 +1,40 @@
+"""Work spread over this machine's cores, results in order, a bounded number ahead."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+def ordered_map(
+    function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, workers: int = 0, ahead: int = 64
+) -> Iterator[ResultT]:
+    """Apply ``function`` to every item in threads and yield the results in the items' order.
+
+    Decoding and resizing release the interpreter lock, so threads keep the cores busy without copying
+    pictures between processes.
+
+    Args:
+        function: called in worker threads; its exceptions reach the caller at that item's turn.
+        items: read lazily.
+        workers: number of threads; 0 for one per core.
+        ahead: most items in flight, which bounds the memory held.
+    """
+    with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
+        pending: deque[Future[ResultT]] = deque()
+        try:
+            for item in items:
+                pending.append(pool.submit(function, item))
+                if len(pending) >= ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

@@ -1,0 +1,86 @@
+"""What a target is: something that answers about pictures.
+
+Three kinds, told apart by their method:
+
+- ``ConceptScorer``: ``score(images)`` gives one number per concept;
+- ``Embedder``: ``embed(images)`` gives one vector;
+- ``Recorded``: ``lookup(ids)`` gives the scores that were captured earlier, elsewhere.
+
+A target sees pictures only: no attribute, no group, no identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+FloatArray = npt.NDArray[np.float64]
+Kind = Literal["concepts", "embedding", "recorded"]
+
+NO_FACE = "no_face"
+NO_ANSWER = "no_answer"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Answers with reasons.
+
+    Attributes:
+        values: (n, c) floats: one row a picture, one column a concept or vector component. A row without
+            an answer is NaN throughout.
+        reasons: n entries: None where there is an answer, else why not ("no_face", "no_answer").
+    """
+
+    values: FloatArray
+    reasons: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class PictureId:
+    """What a captured log may know a picture by.
+
+    Attributes:
+        name: the path or file name in the pairs table.
+        pixel_hash: SHA-256 of the decoded pixels, or None where the picture itself is not at hand.
+    """
+
+    name: str
+    pixel_hash: str | None
+
+
+@runtime_checkable
+class ConceptScorer(Protocol):
+    """Scores pictures for a fixed list of concepts.
+
+    Optional attributes: ``card`` (TargetCard or a dict of its fields), ``prepare(image)`` (preprocessing
+    that may run ahead of ``score``, which then gets its results), ``batch_size`` (int), ``close()``.
+    """
+
+    concepts: Sequence[str]
+
+    def score(self, images: Sequence[Image.Image], /) -> FloatArray | Scores:
+        """Return (n, len(concepts)) floats for n RGB pictures; a NaN row means no answer."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns each picture into a vector whose cosine tells whether two show the same person."""
+
+    def embed(self, images: Sequence[Image.Image], /) -> FloatArray | Scores:
+        """Return (n, d) floats for n RGB pictures; a NaN row means no face or no answer."""
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """Answers captured earlier; nothing is computed."""
+
+    concepts: Sequence[str]
+    needs_pixels: bool
+
+    def lookup(self, ids: Sequence[PictureId], /) -> Scores:
+        """Return the captured scores of n pictures; one that was not captured has reason "no_answer"."""
