@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FloatArray = npt.NDArray[np.float64]
 Kind = Literal["concepts", "embedding", "recorded"]

@@ -134,9 +134,8 @@ class _Answers:
         self.order.setdefault(concept, len(self.order))
         row = self.scores.setdefault(image, {})
         if concept in row and not (row[concept] == score or (np.isnan(row[concept]) and np.isnan(score))):
-            raise InputError(
-                f"{where}: picture '{image}' has two scores for '{concept}' ({row[concept]}, {score}); keep one"
-            )
+            both = f"{row[concept]} and {score}"
+            raise InputError(f"{where}: picture '{image}' has two scores for '{concept}', {both}; keep one")
         row[concept] = score
 
     @property

@@ -1,0 +1,99 @@
+"""What an embedder says about a pair: the concepts ``match`` and ``identity``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.outcomes import FloatArray, Labels
+
+CONCEPTS = ("match", "identity")
+MATCH, IDENTITY = range(2)
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """Scores of the two concepts.
+
+    Attributes:
+        source: (n, 2); ``identity`` is 1 by definition, ``match`` the cosine of the source face with its
+            reference.
+        transformed: (n, 2); likewise for the transformed face, ``identity`` with its source face.
+        references: how many other source pictures make a reference; 0 where no identity has one.
+    """
+
+    source: FloatArray
+    transformed: FloatArray
+    references: int
+
+
+def similarities(
+    labels: Labels,
+    source: FloatArray,
+    transformed: FloatArray,
+    source_key: Sequence[str | None],
+    references: int | None = None,
+) -> Similarities:
+    """Turn embeddings into cosines.
+
+    ``match`` compares with the normalised mean of k other source pictures of the same (group, identity),
+    in the order of their variation, the picture itself left out. k is the same for everyone: as many as
+    the identity with the fewest has, of those that have any.
+
+    Args:
+        labels: n pairs.
+        source: (n, d) embeddings of the source faces, NaN rows where there is none.
+        transformed: (n, d), likewise.
+        source_key: what tells source pictures apart, None where there is no picture.
+        references: k, where it is to be another number.
+
+    Returns:
+        Cosines in [-1, 1], NaN where an embedding or a reference is missing.
+    """
+    before, after = _normalised(source), _normalised(transformed)
+    others = _other_pictures(labels, before, source_key)
+    counts = [len(rows) for rows in others if rows]
+    k = references if references is not None else min(counts, default=0)
+    reference = np.full_like(before, np.nan)
+    for index, rows in enumerate(others):
+        if k and len(rows) >= k:
+            reference[index] = _normalised(before[rows[:k]].mean(axis=0, keepdims=True))[0]
+    identity = np.where(np.isnan(before[:, 0]), np.nan, 1.0)
+    return Similarities(
+        source=np.column_stack([_cosine(before, reference), identity]),
+        transformed=np.column_stack([_cosine(after, reference), _cosine(before, after)]),
+        references=k,
+    )
+
+
+def _normalised(vectors: FloatArray) -> FloatArray:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(length > 0, length, np.nan)
+
+
+def _cosine(first: FloatArray, second: FloatArray) -> FloatArray:
+    cosine: FloatArray = np.clip(np.einsum("nd,nd->n", first, second), -1.0, 1.0)
+    return cosine
+
+
+def _other_pictures(labels: Labels, vectors: FloatArray, source_key: Sequence[str | None]) -> list[list[int]]:
+    """For each pair, rows that hold the other distinct source pictures of its identity."""
+    shown: dict[int, dict[str, int]] = {}
+    clusters = labels.clusters()
+    for row in sorted(
+        range(len(labels)), key=lambda row: _natural(str(labels.variation[row]), source_key[row])
+    ):
+        key = source_key[row]
+        if key is not None and not np.isnan(vectors[row, 0]):
+            shown.setdefault(int(clusters[row]), {}).setdefault(key, row)
+    return [
+        [row for key, row in shown.get(int(cluster), {}).items() if key != own]
+        for cluster, own in zip(clusters, source_key, strict=True)
+    ]
+
+
+def _natural(variation: str, key: str | None) -> tuple[int, int, str, str]:
+    number = int(variation) if variation.isdecimal() else 0
+    return (0 if variation.isdecimal() else 1, number, variation, key or "")
