@@ -1,0 +1,151 @@
+"""The cluster bootstrap: identities drawn with replacement, percentile and BCa intervals.
+
+A draw is a count for every cluster, so all draws and concepts are one matrix product: the replicate of a
+mean is sum_g w_g S_g / sum_g w_g n_g with w the counts (a ratio, because cluster sizes differ).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy import special
+
+from harness.stats.numerics import Floats, Ints
+
+MIN_IDENTITIES_999 = 60
+MIN_DRAWS_999 = 20_000
+_CHUNK = 64
+_MAX_EXACT = 6
+
+
+@dataclass(frozen=True)
+class BootstrapInterval:
+    """Bootstrap results, arrays of shape (c,).
+
+    Attributes:
+        se: standard deviation of the replicates (n - 1).
+        low, high: the interval.
+        p: two-sided p value of mean = 0, at least 2 / (draws + 1).
+    """
+
+    se: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+
+
+def cluster_counts(n_clusters: int, draws: int, seed: int) -> Floats:
+    """Draw how often each cluster appears in each resample; shape (draws, n_clusters), rows sum to G."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    picks = rng.integers(0, n_clusters, size=(draws, n_clusters))
+    picks += n_clusters * np.arange(draws)[:, None]
+    counts = np.bincount(picks.ravel(), minlength=draws * n_clusters)
+    return counts.reshape(draws, n_clusters).astype(np.float64)
+
+
+def order_statistics(replicates: Floats, probabilities: tuple[float, ...]) -> list[Floats]:
+    """Return quantiles of type 6 (position p (B + 1), linear between neighbours) of each row.
+
+    Args:
+        replicates: shape (c, B).
+        probabilities: each strictly between 0 and 1; positions are clipped to the extreme draws.
+
+    Returns:
+        One array of shape (c,) per probability.
+    """
+    draws = replicates.shape[1]
+    spots = [min(max(p * (draws + 1) - 1.0, 0.0), draws - 1.0) for p in probabilities]
+    below = [int(np.floor(spot)) for spot in spots]
+    above = [min(b + 1, draws - 1) for b in below]
+    ordered = np.partition(replicates, sorted({*below, *above}), axis=1)
+    return [
+        ordered[:, b] + (spot - b) * (ordered[:, a] - ordered[:, b])
+        for spot, b, a in zip(spots, below, above, strict=True)
+    ]
+
+
+def percentile_interval(
+    sums: Floats, sizes: Ints, mean: Floats, *, level: float, draws: int, seed: int
+) -> BootstrapInterval:
+    """Return the percentile interval of the pair mean, clusters resampled.
+
+    Args:
+        sums: cluster sums of the residuals, shape (G, c).
+        sizes: pairs in each cluster, shape (G,).
+        mean: mean delta, shape (c,).
+        level: two-sided confidence level.
+        draws: number of resamples.
+        seed: entropy of the generator; one seed gives the same resamples to every concept.
+    """
+    counts = cluster_counts(len(sizes), draws, seed)
+    counts /= (counts @ sizes)[:, None]
+    parts = []
+    for start in range(0, sums.shape[1], _CHUNK):
+        here = slice(start, start + _CHUNK)
+        replicates = sums[:, here].T @ counts.T
+        parts.append(_summarise(replicates, mean[here], level))
+    se, low, high, p = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return BootstrapInterval(se, low, high, p)
+
+
+def _summarise(replicates: Floats, mean: Floats, level: float) -> tuple[Floats, Floats, Floats, Floats]:
+    draws = replicates.shape[1]
+    low, high = order_statistics(replicates, (0.5 - level / 2.0, 0.5 + level / 2.0))
+    below = (replicates <= -mean[:, None]).sum(axis=1)
+    above = (replicates >= -mean[:, None]).sum(axis=1)
+    p = np.minimum(1.0, 2.0 * (np.minimum(below, above) + 1.0) / (draws + 1.0))
+    se = replicates.std(axis=1, ddof=1) if draws > 1 else np.full(len(replicates), np.nan)
+    return se, mean + low, mean + high, p
+
+
+def bca_interval(
+    sums: Floats, sizes: Ints, mean: Floats, *, level: float, draws: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Return the bias-corrected accelerated interval (Efron 1987), clusters resampled.
+
+    The acceleration is the jackknife's. Arguments as in `percentile_interval`.
+
+    Returns:
+        low and high, each of shape (c,). NaN where no replicate differs from the mean.
+    """
+    counts = cluster_counts(len(sizes), draws, seed)
+    counts /= (counts @ sizes)[:, None]
+    replicates = sums.T @ counts.T
+    below = (replicates < 0.0).sum(axis=1) + 0.5 * (replicates == 0.0).sum(axis=1)
+    bias = special.ndtri(below / draws)
+    left_out = -sums / (sizes.sum() - sizes)[:, None]
+    away = left_out.mean(axis=0) - left_out
+    with np.errstate(invalid="ignore", divide="ignore"):
+        acceleration = (away**3).sum(axis=0) / (6.0 * ((away**2).sum(axis=0)) ** 1.5)
+    ends = []
+    for z in special.ndtri([0.5 - level / 2.0, 0.5 + level / 2.0]):
+        shifted = special.ndtr(bias + (bias + z) / (1.0 - acceleration * (bias + z)))
+        ends.append(_row_quantiles(replicates, shifted))
+    return mean + ends[0], mean + ends[1]
+
+
+def _row_quantiles(replicates: Floats, probabilities: Floats) -> Floats:
+    """Return one type 6 quantile per row; NaN where the probability is."""
+    out = np.full(len(replicates), np.nan)
+    for row, p in enumerate(probabilities):
+        if np.isfinite(p):
+            out[row] = order_statistics(replicates[row : row + 1], (float(p),))[0][0]
+    return out
+
+
+def exact_interval(deltas: Floats, level: float) -> tuple[float, float, float]:
+    """Enumerate all n^n resamples of n <= 6 deltas: (sd, low, high) by the inverse distribution function.
+
+    Raises:
+        ValueError: for no delta or more than 6.
+    """
+    n = len(deltas)
+    if not 1 <= n <= _MAX_EXACT:
+        raise ValueError(f"exact enumeration takes 1 to {_MAX_EXACT} deltas, got {n}")
+    means = np.sort([np.mean(pick) for pick in product(deltas.tolist(), repeat=n)])
+    # The tolerance keeps a probability such as .5 - .999 / 2 = .0005000000000000004 on its own step.
+    spots = [int(np.ceil(p * len(means) - 1e-9)) - 1 for p in (0.5 - level / 2.0, 0.5 + level / 2.0)]
+    low, high = (float(means[max(spot, 0)]) for spot in spots)
+    return float(means.std()), low, high

@@ -1,0 +1,78 @@
+"""The means of several groups side by side, the input of every comparison between groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.stats.intervals import CellEstimates
+from harness.stats.numerics import Bools, Floats, Ints
+
+
+@dataclass(frozen=True)
+class GroupMeans:
+    """Mean deltas of k groups (rows) for c concepts (columns); every array has shape (k, c).
+
+    Attributes:
+        delta: mean delta; NaN when there are no pairs.
+        variance: squared standard error; 0 for a zero-variance group, NaN when undefined.
+        df: degrees of freedom of the variance; NaN when undefined.
+        n_pairs: kept pairs.
+        n_identities: clusters among them.
+        few_identities, skewed: the cells' flags.
+    """
+
+    delta: Floats
+    variance: Floats
+    df: Floats
+    n_pairs: Ints
+    n_identities: Ints
+    few_identities: Bools
+    skewed: Bools
+
+    @classmethod
+    def stack(cls, cells: Sequence[CellEstimates]) -> GroupMeans:
+        """Stack the estimates of several groups, whose cells list the same concepts.
+
+        Cells of the bootstrap have no degrees of freedom, so their groups can't be compared: pass the
+        estimates of the method `cluster` (or `t`).
+
+        Raises:
+            ValueError: if there is no group, or the groups have different numbers of concepts.
+        """
+        if not cells or len({cell.n_concepts for cell in cells}) > 1:
+            raise ValueError(
+                "groups must be at least one and share their concepts, got concept counts "
+                f"{[cell.n_concepts for cell in cells]}"
+            )
+        return cls(
+            delta=np.stack([cell.delta for cell in cells]),
+            variance=np.stack([cell.se for cell in cells]) ** 2,
+            df=np.stack([cell.df for cell in cells]),
+            n_pairs=np.stack([cell.n_pairs for cell in cells]),
+            n_identities=np.stack([cell.n_identities for cell in cells]),
+            few_identities=np.stack([cell.few_identities for cell in cells]),
+            skewed=np.stack([cell.skewed for cell in cells]),
+        )
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups k."""
+        return len(self.delta)
+
+    @property
+    def defined(self) -> Bools:
+        """Which groups have a mean with a variance (possibly zero), shape (k, c)."""
+        return np.isfinite(self.delta) & np.isfinite(self.variance) & np.isfinite(self.df)
+
+    @property
+    def zero_variance(self) -> Bools:
+        """Which defined groups have no variance, shape (k, c)."""
+        return self.defined & (self.variance == 0.0)
+
+    @property
+    def usable(self) -> Bools:
+        """Which groups have a mean with a positive variance, shape (k, c)."""
+        return self.defined & (self.variance > 0.0)
