@@ -1,0 +1,246 @@
+"""Tables: the disparity table in the layout of the paper's Table 3, and every cell in full.
+
+One model, four ways to write it: terminal (rich), Markdown, CSV, LaTeX (booktabs, by great-tables).
+Labels are escaped in each. Rounding happens here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.record import Cell, Interval, Record
+from targets.base.errors import InputError
+from targets.base.tables import parse_number, read_table
+from targets.base.text import nearest
+
+FLAG_MARKS = {"few_identities": "†", "skewed": "‡"}
+FLAG_NOTES = {
+    "few_identities": "† fewer than 10 identities",
+    "skewed": "‡ skewed scores: the interval may miss more often than its level says",
+}
+NOT_MEASURED = "—"
+
+Row = tuple[str, str]
+"""An attribute and a concept."""
+
+
+@dataclass(frozen=True)
+class DisparityTable:
+    """Rows of (attribute, concept), columns of groups.
+
+    Attributes:
+        title: what the numbers are.
+        groups: column heads.
+        rows: (attribute, concept, one text a group).
+        notes: sentences under the table.
+    """
+
+    title: str
+    groups: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[str, ...]], ...]
+    notes: tuple[str, ...]
+
+
+def two_digits(value: float) -> str:
+    """Round to two significant digits without an exponent: 0.0718 -> "0.072", 88.2 -> "88"."""
+    if value == 0 or not math.isfinite(value):
+        return "0"
+    digits = 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    return f"{rounded:.{max(digits, 0)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:.0f}"
+
+
+def cell_text(cell: Cell) -> str:
+    """One cell: mean change with half-width (or interval where it is not symmetric) and its marks."""
+    if cell.delta is None:
+        return NOT_MEASURED
+    marks = "".join(FLAG_MARKS.get(flag, "") for flag in cell.flags)
+    if cell.ci is None:
+        why = "no spread" if cell.status == "zero_variance" else f"n = {cell.n_pairs}, no interval"
+        return f"{two_digits(cell.delta)} ({why}){marks}"
+    return f"{interval_text(cell.delta, cell.ci)}{marks}"
+
+
+def interval_text(value: float, interval: Interval) -> str:
+    """Write "value ± half-width", or "value [low, high]" for an interval that is not symmetric."""
+    low, high = value - interval.low, interval.high - value
+    if abs(low - high) <= 1e-9 * max(abs(low), abs(high)):
+        return f"{two_digits(value)} ± {two_digits(high)}"
+    return f"{two_digits(value)} [{two_digits(interval.low)}, {two_digits(interval.high)}]"
+
+
+def count_text(cell: Cell) -> str:
+    """Pairs, identities and exclusions of a cell: "62 / 31" or "62 / 31 (4 out)"."""
+    excluded = sum(cell.excluded.values())
+    out = f" ({excluded} out)" if excluded else ""
+    return f"{cell.n_pairs} / {cell.n_identities}{out}"
+
+
+def disparity_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
+    """The mean changes of a record, one line a row of (attribute, concept)."""
+    level = f"{100 * record.settings.level:g} %"
+    kind = {"t": "Student t over pairs", "cluster": "clustered by identity (CR2)"}
+    method = kind.get(record.settings.method, record.settings.method)
+    target = record.targets[0].name
+    title = f"{target}: mean change of score, transformed minus source, {level} intervals, {method}"
+    notes = [*_flag_notes(record.cells, rows), *_support_notes(record, rows)]
+    return DisparityTable(title, record.groups, _lines(record, rows, cell_text), tuple(notes))
+
+
+def count_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
+    """Pairs, identities and exclusions behind the disparity table."""
+    notes = (f"{NOT_MEASURED}: no pair; out: pairs excluded, by reason in failures.parquet",)
+    return DisparityTable("Pairs / identities", record.groups, _lines(record, rows, count_text), notes)
+
+
+def _lines(
+    record: Record, rows: Sequence[Row], text: Callable[[Cell], str]
+) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    by_key = {(cell.attribute, cell.concept, cell.group): cell for cell in record.cells}
+    lines = []
+    for attribute, concept in rows:
+        cells = [by_key[attribute, concept, group] for group in record.groups]
+        if any(cell.n_pairs or cell.excluded for cell in cells):
+            lines.append((attribute, concept, tuple(text(cell) for cell in cells)))
+    return tuple(lines)
+
+
+def _flag_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
+    shown = set(rows)
+    present = {flag for cell in cells if (cell.attribute, cell.concept) in shown for flag in cell.flags}
+    return [note for flag, note in FLAG_NOTES.items() if flag in present]
+
+
+def _support_notes(record: Record, rows: Sequence[Row]) -> list[str]:
+    """Which groups have no pair in a row: differences only compare groups that have."""
+    have = {(cell.attribute, cell.concept, cell.group) for cell in record.cells if cell.n_pairs}
+    notes = []
+    for attribute, concept in rows:
+        lacking = [group for group in record.groups if (attribute, concept, group) not in have]
+        if 0 < len(lacking) < len(record.groups):
+            notes.append(f"{attribute}, {concept}: no pair for {', '.join(lacking)}")
+    return notes
+
+
+def chosen_rows(
+    record: Record, wanted: Sequence[str], named: Mapping[str, str], limit: int = 12
+) -> list[Row]:
+    """Which rows a table shows.
+
+    Args:
+        record: the run.
+        wanted: concepts asked for by name; each is shown for every attribute.
+        named: attribute -> the concept a taxonomy pairs it with, used where the run has many concepts.
+        limit: most concepts that are shown without a choice.
+
+    Raises:
+        InputError: a concept the run does not have, or too many to show without a choice.
+    """
+    for concept in wanted:
+        if concept not in record.concepts:
+            raise InputError(f"the run has no concept '{concept}'{nearest(concept, record.concepts)}")
+    concepts = list(wanted) or list(record.concepts)
+    if wanted or len(concepts) <= limit:
+        return [(attribute, concept) for attribute in record.attributes for concept in concepts]
+    rows = [(name, named[name]) for name in record.attributes if named.get(name) in record.concepts]
+    if not rows:
+        raise InputError(f"the run has {len(record.concepts)} concepts: choose some with --concept NAME")
+    return rows
+
+
+def printed_table(path: Path) -> DisparityTable:
+    """A table published elsewhere, from a CSV of attribute, concept, group, delta and half_width.
+
+    Raises:
+        InputError: a column is missing or a number is none.
+    """
+    table = read_table(path)
+    table.require(("attribute", "concept", "group", "delta", "half_width"), "a printed table")
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for row in range(len(table)):
+        delta, fault = parse_number(table.columns["delta"][row])
+        half_width, other_fault = parse_number(table.columns["half_width"][row])
+        if fault or other_fault:
+            raise InputError(f"{table.row(row)} of {path}: delta and half_width must be numbers")
+        key = str(table.columns["attribute"][row]), str(table.columns["concept"][row])
+        text = f"{two_digits(delta)} ± {two_digits(half_width)}"
+        cells.setdefault(key, {})[str(table.columns["group"][row])] = text
+    groups = tuple(dict.fromkeys(str(group) for group in table.columns["group"]))
+    rows = tuple(
+        (*key, tuple(texts.get(group, NOT_MEASURED) for group in groups)) for key, texts in cells.items()
+    )
+    return DisparityTable(f"As printed: {path.stem}", groups, rows, ())
+
+
+def to_markdown(table: DisparityTable) -> str:
+    """A pipe table; labels can't break out of their cell or become HTML."""
+    head = ["attribute", "concept", *table.groups]
+    lines = [
+        f"**{_markdown(table.title)}**",
+        "",
+        _pipe(head),
+        _pipe(["---", "---", *["---:"] * len(table.groups)]),
+    ]
+    lines += [_pipe([attribute, concept, *texts]) for attribute, concept, texts in table.rows]
+    lines += ["", *(f"- {_markdown(note)}" for note in table.notes)] if table.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def _pipe(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell if re.fullmatch("-+:?", cell) else _markdown(cell) for cell in cells) + " |"
+
+
+def _markdown(text: str) -> str:
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]#|!])", r"\\\1", " ".join(text.split()))
+
+
+def to_latex(table: DisparityTable) -> str:
+    """A booktabs table; the first line says which packages it needs."""
+    import great_tables
+    import pandas as pd
+
+    heads: dict[str, Any] = {f"group {index}": group for index, group in enumerate(table.groups)}
+    columns = {"Attribute": [row[0] for row in table.rows], "Concept": [row[1] for row in table.rows]}
+    columns |= {name: [row[2][index] for row in table.rows] for index, name in enumerate(heads)}
+    styled = (
+        great_tables.GT(pd.DataFrame(columns))
+        .tab_header(table.title)
+        .cols_label(heads)
+        .cols_align("center", list(heads))
+    )
+    for note in table.notes:
+        styled = styled.tab_source_note(note)
+    return "% needs: \\usepackage{booktabs,caption,array}\n" + styled.as_latex()
+
+
+def to_csv(record: Record) -> str:
+    """Every cell in full, one row each, numbers with all their digits."""
+    reasons = sorted({reason for cell in record.cells for reason in cell.excluded})
+    rows = [_csv_row(cell, reasons) for cell in record.cells]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _csv_row(cell: Cell, reasons: Sequence[str]) -> dict[str, object]:
+    row: dict[str, object] = cell.model_dump(exclude={"ci", "flags", "excluded", "status"})
+    row = {name: _csv(value) if isinstance(value, str) else value for name, value in row.items()}
+    interval = cell.ci.model_dump() if cell.ci else dict.fromkeys(Interval.model_fields, "")
+    row |= {f"ci_{name}": value for name, value in interval.items()}
+    row |= {"status": cell.status, "flags": " ".join(cell.flags)}
+    return row | {f"excluded_{reason}": cell.excluded.get(reason, 0) for reason in reasons}
+
+
+def _csv(text: str) -> str:
+    """A label that a spreadsheet would take for a formula gets an apostrophe in front."""
+    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text
