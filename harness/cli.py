@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dataset_builder.schema.taxonomy import Taxonomy, load_taxonomy
+from dataset_builder.schema.taxonomy import DEFAULT_TAXONOMY, Taxonomy, load_taxonomy
 from harness.audit import audit_pictures
 from harness.capture import export_pictures
 from harness.doctor import examine
@@ -51,8 +51,6 @@ targets_app = typer.Typer(help="The models that can be asked.", no_args_is_help=
 capture_app = typer.Typer(help="Scores that are captured elsewhere.", no_args_is_help=True)
 app.add_typer(targets_app, name="targets")
 app.add_typer(capture_app, name="capture")
-
-DEFAULT_TAXONOMY = "paper"
 
 
 class Ci(StrEnum):
@@ -108,7 +106,8 @@ def audit(
         if pairs is not None or target is not None:
             raise InputError("--scores FILE takes the place of PAIRS and --target; give one or the other")
         outcomes, origin = load_scores(scores, encoding)
-        card = TargetCard(name=Path(scores).name, spec=f"scores:{Path(scores).name}", kind="recorded")
+        name = Path(scores).name
+        card = TargetCard(name=name, spec=f"scores:{name}", kind="recorded", detection="as in the scores")
         _finish(out, outcomes, card, origin, options, concept or [])
         return
     if pairs is None or target is None:
@@ -200,7 +199,7 @@ def _print_table(console: Console, table: DisparityTable) -> None:
     shown.add_column("attribute", overflow="fold")
     shown.add_column("concept", overflow="fold")
     for group in table.groups:
-        shown.add_column(escape(group), justify="right")
+        shown.add_column(escape(group), justify="right", no_wrap=len(table.groups) <= 10)
     for attribute, concept, texts in table.rows:
         shown.add_row(escape(attribute), escape(concept), *map(escape, texts))
     console.print(shown)
@@ -209,19 +208,10 @@ def _print_table(console: Console, table: DisparityTable) -> None:
 
 
 def _print_summary(console: Console, record: Record, outcomes: Outcomes, out: Path) -> None:
-    reasons: dict[str, int] = {}
-    for failure in outcomes.failures:
-        if failure.what != "picture":
-            reasons[failure.reason] = reasons.get(failure.reason, 0) + 1
-    excluded = sum(1 for code in outcomes.pair_codes if code)
+    reasons = ", ".join(f"{reason} {count}" for reason, count in outcomes.reason_counts().items())
     console.print(
-        f"{counted(record.data.n_pairs, 'pair')}, {excluded} excluded"
-        + (
-            f"; {', '.join(f'{reason} {count}' for reason, count in sorted(reasons.items()))}"
-            if reasons
-            else ""
-        )
-        + f"; {counted(len(record.groups), 'group')}, {counted(len(record.attributes), 'attribute')}"
+        f"{counted(record.data.n_pairs, 'pair')}, {counted(len(record.groups), 'group')}, "
+        f"{counted(len(record.attributes), 'attribute')}; left out: {reasons or 'none'}"
     )
     if outcomes.references is not None:
         console.print(f"match: reference of {counted(outcomes.references, 'other source picture')}")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataset_builder.schema.taxonomy import Taxonomy
+from dataset_builder.schema.taxonomy import DEFAULT_TAXONOMY, Taxonomy, load_taxonomy
 from harness.cells import demographic_cells, order_of_appearance
-from harness.outcomes import REASONS, Failure, FloatArray, Outcomes
+from harness.outcomes import REASONS, Failure, FloatArray, Labels, Outcomes
 from harness.record import AuditSettings, Data, PictureCheck, Record, write_record
 from harness.stats.intervals import Method
 from harness.tables import Row, count_table, disparity_table, to_csv, to_latex, to_markdown
@@ -51,7 +51,7 @@ def make_record(outcomes: Outcomes, card: TargetCard, origin: dict[str, Any], op
     if taxonomy is not None:
         _check_known(labels.demographic, taxonomy.groups, "demographic", taxonomy.name)
         _check_known(labels.attribute, taxonomy.attributes, "attribute", taxonomy.name)
-    groups = order_of_appearance(labels.demographic, taxonomy.groups if taxonomy else None)
+    groups = order_of_appearance(labels.demographic, taxonomy.groups if taxonomy else _familiar(labels))
     attributes = order_of_appearance(labels.attribute, taxonomy.attributes if taxonomy else None)
     cells = demographic_cells(
         outcomes, card.spec, attributes, groups, method=options.method, level=options.level
@@ -84,6 +84,13 @@ def make_record(outcomes: Outcomes, card: TargetCard, origin: dict[str, Any], op
         ),
         warnings=tuple(outcomes.warnings),
     )
+
+
+def _familiar(labels: Labels) -> tuple[str, ...]:
+    """Groups that all bear the paper's codes stand in the paper's order."""
+    codes = load_taxonomy(DEFAULT_TAXONOMY).groups
+    present = set(labels.demographic)
+    return tuple(code for code in codes if code in present) if present <= set(codes) else ()
 
 
 def _check_known(values: np.ndarray[Any, Any], known: dict[str, Any], column: str, taxonomy: str) -> None:

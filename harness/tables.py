@@ -25,6 +25,11 @@ FLAG_NOTES = {
     "few_identities": "† fewer than 10 identities",
     "skewed": "‡ skewed scores: the interval may miss more often than its level says",
 }
+STATUS_MARKS = {"ok": "", "zero_variance": " ==", "undefined": " ?"}
+STATUS_NOTES = {
+    "zero_variance": "== every identity changed alike up to rounding: no interval, no test",
+    "undefined": "? one identity, or too few for this method: no interval",
+}
 NOT_MEASURED = "—"
 
 Row = tuple[str, str]
@@ -63,8 +68,7 @@ def cell_text(cell: Cell) -> str:
         return NOT_MEASURED
     marks = "".join(FLAG_MARKS.get(flag, "") for flag in cell.flags)
     if cell.ci is None:
-        why = "no spread" if cell.status == "zero_variance" else f"n = {cell.n_pairs}, no interval"
-        return f"{two_digits(cell.delta)} ({why}){marks}"
+        return f"{two_digits(cell.delta)}{STATUS_MARKS[cell.status]}{marks}"
     return f"{interval_text(cell.delta, cell.ci)}{marks}"
 
 
@@ -90,14 +94,18 @@ def disparity_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
     method = kind.get(record.settings.method, record.settings.method)
     target = record.targets[0].name
     title = f"{target}: mean change of score, transformed minus source, {level} intervals, {method}"
-    notes = [*_flag_notes(record.cells, rows), *_support_notes(record, rows)]
+    notes = [*_mark_notes(record.cells, rows), *_support_notes(record, rows)]
     return DisparityTable(title, record.groups, _lines(record, rows, cell_text), tuple(notes))
 
 
 def count_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
-    """Pairs, identities and exclusions behind the disparity table."""
-    notes = (f"{NOT_MEASURED}: no pair; out: pairs excluded, by reason in failures.parquet",)
-    return DisparityTable("Pairs / identities", record.groups, _lines(record, rows, count_text), notes)
+    """Pairs, identities and exclusions behind the disparity table; equal counts share a line."""
+    notes = ("out: pairs excluded, by reason in cells.csv and failures.parquet",)
+    lines: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for attribute, concept, texts in _lines(record, rows, count_text):
+        lines.setdefault((attribute, texts), []).append(concept)
+    merged = tuple((attribute, ", ".join(concepts), texts) for (attribute, texts), concepts in lines.items())
+    return DisparityTable("Pairs / identities", record.groups, merged, notes)
 
 
 def _lines(
@@ -112,21 +120,29 @@ def _lines(
     return tuple(lines)
 
 
-def _flag_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
-    shown = set(rows)
-    present = {flag for cell in cells if (cell.attribute, cell.concept) in shown for flag in cell.flags}
-    return [note for flag, note in FLAG_NOTES.items() if flag in present]
+def _mark_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
+    shown = [cell for cell in cells if (cell.attribute, cell.concept) in set(rows) and cell.delta is not None]
+    flags = {flag for cell in shown for flag in cell.flags}
+    statuses = {cell.status for cell in shown}
+    return [
+        *(note for flag, note in FLAG_NOTES.items() if flag in flags),
+        *(note for status, note in STATUS_NOTES.items() if status in statuses),
+    ]
 
 
 def _support_notes(record: Record, rows: Sequence[Row]) -> list[str]:
-    """Which groups have no pair in a row: differences only compare groups that have."""
+    """Which groups have no pair for a concept: differences only compare groups that have."""
     have = {(cell.attribute, cell.concept, cell.group) for cell in record.cells if cell.n_pairs}
-    notes = []
-    for attribute, concept in rows:
-        lacking = [group for group in record.groups if (attribute, concept, group) not in have]
-        if 0 < len(lacking) < len(record.groups):
-            notes.append(f"{attribute}, {concept}: no pair for {', '.join(lacking)}")
-    return notes
+    by_text: dict[str, list[str]] = {}
+    for concept in dict.fromkeys(concept for _, concept in rows):
+        parts = []
+        for attribute in (attribute for attribute, other in rows if other == concept):
+            lacking = [group for group in record.groups if (attribute, concept, group) not in have]
+            if 0 < len(lacking) < len(record.groups):
+                parts.append(f"{attribute} ({', '.join(lacking)})")
+        if parts:
+            by_text.setdefault("; ".join(parts), []).append(concept)
+    return [f"no pair, {', '.join(concepts)}: {text}" for text, concepts in by_text.items()]
 
 
 def chosen_rows(
@@ -215,6 +231,7 @@ def to_latex(table: DisparityTable) -> str:
         .tab_header(table.title)
         .cols_label(heads)
         .cols_align("center", list(heads))
+        .tab_options(table_font_size="10px")
     )
     for note in table.notes:
         styled = styled.tab_source_note(note)
