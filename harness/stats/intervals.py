@@ -128,7 +128,7 @@ def cell_estimates(
         clusters: integer code of (group, identity) for each pair, shape (n,).
         method: `cluster`, `t` or `bootstrap`.
         level: two-sided confidence level, strictly between 0 and 1.
-        draws: bootstrap draws, at least 1.
+        draws: bootstrap draws, at least 2.
         seed: entropy of the bootstrap's random generator.
 
     Raises:
@@ -139,8 +139,8 @@ def cell_estimates(
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
+    if draws < 2:
+        raise ValueError(f"draws must be at least 2, got {draws}")
     out = _blank(method, level, before.shape[1], seed if method == "bootstrap" else None)
     for block in blocks(before, after, codes):
         _fill_counts(out, block, len(before))
