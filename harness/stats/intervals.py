@@ -207,7 +207,7 @@ def _fill_interval(out: CellEstimates, block: Block, draws: int, seed: int) -> N
     variance[noise] = 0.0
     out.skewness[columns] = skewness(sums, noise)
     out.skewed[columns] = structure.n_clusters < SKEWNESS_FACTOR * out.skewness[columns] ** 2
-    out.df[columns] = satterthwaite_df(structure)
+    out.df[columns] = df = satterthwaite_df(structure)
     with np.errstate(over="ignore"):
         out.se[columns] = np.sqrt(variance) * block.scale
     out.reason[columns[defined & noise]] = "rounding_noise"
@@ -216,11 +216,11 @@ def _fill_interval(out: CellEstimates, block: Block, draws: int, seed: int) -> N
     if out.method == "bootstrap":
         _fill_bootstrap(out, block, usable, draws, seed)
     else:
-        _fill_t(out, columns[usable])
+        _fill_t(out, columns[usable], df)
 
 
-def _fill_t(out: CellEstimates, columns: Ints) -> None:
-    delta, se, df = out.delta[columns], out.se[columns], out.df[columns]
+def _fill_t(out: CellEstimates, columns: Ints, df: float) -> None:
+    delta, se = out.delta[columns], out.se[columns]
     half = special.stdtrit(df, 0.5 + out.level / 2.0) * se
     out.low[columns], out.high[columns] = delta - half, delta + half
     out.p[columns] = 2.0 * special.stdtr(df, -np.abs(delta / se))
@@ -259,7 +259,7 @@ def skewness(sums: Floats, noise: Bools) -> Floats:
     """Return the moment skewness of cluster sums that add up to zero, shape (c,); NaN where `noise`."""
     largest = np.abs(sums).max(axis=0)
     unit = sums / np.where(noise | (largest == 0.0), 1.0, largest)
-    second = (unit**2).mean(axis=0)
+    square = unit * unit
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = (unit**3).mean(axis=0) / second**1.5
+        ratio = (square * unit).mean(axis=0) / square.mean(axis=0) ** 1.5
     return np.where(noise, np.nan, ratio)
