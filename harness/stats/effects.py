@@ -9,9 +9,12 @@ from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
 from harness.stats.cells import blocks, checked
+from harness.stats.quadrature import chi_scales
 from harness.stats.sandwich import Structure
 
 _MAX_T = 1e4
+_Z_EDGE = 9.0
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 
 
 @dataclass(frozen=True)
@@ -42,21 +45,25 @@ def hedges_factor(df: float) -> float:
     return float(np.exp(special.gammaln(df / 2) - special.gammaln((df - 1) / 2)) / np.sqrt(df / 2))
 
 
-def noncentral_t_tail(t: float, df: float, ncp: float) -> float:
-    """Return P(T <= t) for the noncentral t by integration over the scale.
+def noncentral_t_cdf(t: float, df: float, ncp: float) -> float:
+    """Return P(T <= t) for the noncentral t, T = (Z + ncp) / s with s^2 = chi2_df / df, by quadrature.
 
-    P(T <= t) = E[Phi(t s - ncp)] with s^2 = chi2_df / df. The integrand is analytic, so the trapezoidal
-    rule in log s is exact to rounding, also in the far tails where series lose all digits.
+    Series (scipy's nct among them) lose all digits or return NaN in the far tails. Here one of the two
+    variables is integrated out in closed form and the other numerically: Z when t is large against the
+    spread of s, s otherwise, so that the integrand is smooth on the grid.
     """
-    edge = 1e-18
-    low, high = np.log(
-        2.0 * np.array([special.gammaincinv(df / 2, edge), special.gammainccinv(df / 2, edge)])
-    )
-    log_chi2 = np.linspace(low, high, 600)
-    log_density = 0.5 * (df * log_chi2 - np.exp(log_chi2))
-    weights = np.exp(log_density - log_density.max())
-    scales = np.exp(0.5 * (log_chi2 - np.log(df)))
-    return float(weights @ special.ndtr(t * scales - ncp) / weights.sum())
+    if t < 0.0:
+        return 1.0 - noncentral_t_cdf(-t, df, -ncp)
+    if t > np.sqrt(2.0 * df):
+        low, high = max(-ncp, -_Z_EDGE), _Z_EDGE
+        if low >= high:
+            return float(special.ndtr(-ncp))
+        z = 0.5 * (high - low) * _NODES + 0.5 * (high + low)
+        density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+        inside = special.gammaincc(df / 2, 0.5 * df * ((z + ncp) / t) ** 2)
+        return float(special.ndtr(-ncp) + 0.5 * (high - low) * (_WEIGHTS @ (density * inside)))
+    scales, weights = chi_scales(df, 600)
+    return float(weights @ special.ndtr(t * scales - ncp))
 
 
 def noncentrality_interval(t: float, df: float, level: float) -> tuple[float, float]:
@@ -72,7 +79,7 @@ def noncentrality_interval(t: float, df: float, level: float) -> tuple[float, fl
     def solve(target: float) -> float:
         return float(
             optimize.brentq(
-                lambda ncp: noncentral_t_tail(t, df, ncp) - target, t - reach, t + reach, xtol=1e-12
+                lambda ncp: noncentral_t_cdf(t, df, ncp) - target, t - reach, t + reach, xtol=1e-12
             )
         )
 

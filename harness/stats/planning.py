@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from harness.stats.effects import noncentral_t_tail
+from harness.stats.effects import noncentral_t_cdf
 from harness.stats.numerics import Floats
 
 
@@ -32,7 +32,7 @@ def detectable_ratio(df: float, level: float = 0.999, power: float = 0.8) -> flo
     crit = float(special.stdtrit(df, 0.5 + level / 2.0))
     reach = 40.0 + 3.0 * crit * (1.0 + 1.0 / np.sqrt(df))
     return float(
-        optimize.brentq(lambda r: 1.0 - noncentral_t_tail(crit, df, r) - power, 0.0, reach, xtol=1e-10)
+        optimize.brentq(lambda r: 1.0 - noncentral_t_cdf(crit, df, r) - power, 0.0, reach, xtol=1e-10)
     )
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
@@ -13,6 +13,7 @@ STATSMODELS = {"holm": "holm", "bonferroni": "bonferroni", "bh": "fdr_bh", "by":
 
 
 @pytest.mark.parametrize("method", sorted(STATSMODELS))
+@settings(max_examples=40, deadline=None)
 @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_matches_statsmodels(method, p):
     want = multipletests(p, method=STATSMODELS[method])[1]

@@ -227,7 +227,7 @@ def test_many_concepts_and_none():
     [
         ({"level": 1.0}, "level must lie strictly between 0 and 1, got 1.0"),
         ({"method": "z"}, "method must be one of t, cluster, bootstrap, got 'z'"),
-        ({"draws": 0}, "draws must be at least 1, got 0"),
+        ({"draws": 1}, "draws must be at least 2, got 1"),
         ({"clusters": [1, 2]}, r"clusters must have shape \(3,\), got \(2,\)"),
         ({"clusters": [0.5, 1, 2]}, "clusters must be integer codes, got float64"),
         ({"transformed": [1.0]}, "must have one shape"),
