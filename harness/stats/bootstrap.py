@@ -16,7 +16,10 @@ from harness.stats.numerics import Floats, Ints
 
 MIN_IDENTITIES_999 = 60
 MIN_DRAWS_999 = 20_000
-_CHUNK = 128
+_CHUNK = 32
+# OpenBLAS multiplies matrices of up to 2^18 products in one thread; more threads wait for each other as soon
+# as the machine has other work, which costs more than they give.
+_ONE_THREAD = 2**18
 _MAX_EXACT = 6
 
 
@@ -85,9 +88,13 @@ def percentile_interval(
     c = sums.shape[1]
     se, low, high, p = np.empty((4, c))
     buffer = np.empty((min(c, _CHUNK), draws))
+    step = max(1, _ONE_THREAD // (len(sizes) * _CHUNK))
     for start in range(0, c, _CHUNK):
         here = slice(start, start + _CHUNK)
-        replicates = np.matmul(sums[:, here].T, weights, out=buffer[: len(mean[here])])
+        replicates, part = buffer[: len(mean[here])], np.ascontiguousarray(sums[:, here].T)
+        for first in range(0, draws, step):
+            some = slice(first, first + step)
+            np.matmul(part, weights[:, some], out=replicates[:, some])
         se[here], p[here] = _spread(replicates), _two_sided_p(replicates, mean[here])
         low[here], high[here] = order_statistics(replicates, (0.5 - level / 2.0, 0.5 + level / 2.0))
     return BootstrapInterval(se, mean + low, mean + high, p)
