@@ -150,9 +150,8 @@ def discover(tests: SearchTests, *, margin: float, q: float = 0.05) -> Discovery
         adjusted[row, first] = adjust(p[first], "bh" if method == "bh" else "by").p
     p_bh, p_by = adjusted[:, same]
     found = np.asarray(p_bh <= q)
-    share = int((found & first).sum()) / max(m, 1)
-    half = special.stdtrit(tests.df, 1.0 - share * q / 2.0) * tests.se
-    half = np.where(found, half, np.nan)
+    share = max(int((found & first).sum()), 1) / max(m, 1)
+    half = special.stdtrit(tests.df, 1.0 - share * q / 2.0) * np.where(found, tests.se, np.nan)
     smallest = smallest_effect(tests.delta, tests.se, tests.df, 1.0 - q)
     return Discovery(
         margin=margin,

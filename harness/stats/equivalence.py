@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,6 +48,55 @@ def tost(estimate: ArrayLike, se: ArrayLike, df: ArrayLike, margin: float) -> Eq
     p_lower = np.asarray(special.stdtr(nu, -(m + margin) / s))
     p_upper = np.asarray(special.stdtr(nu, (m - margin) / s))
     return Equivalence(margin, p_lower, p_upper, np.maximum(p_lower, p_upper))
+
+
+@dataclass(frozen=True)
+class MarginTest:
+    """Where a change lies relative to a margin; arrays of the shape of the estimates, NaN where undefined.
+
+    Attributes:
+        p_inside: p value for "the change is inside the margin" (below alpha: the one-sided 1 - alpha bound
+            lies inside; with `both`, both bounds do, which is TOST).
+        p_beyond: p value for "the change is beyond the margin" (below alpha: the one-sided 1 - alpha bound
+            lies beyond it; with `both`, on one of the sides).
+    """
+
+    p_inside: Floats
+    p_beyond: Floats
+
+
+Harmful = Literal["lower", "higher", "both"]
+
+
+def margin_test(
+    estimate: ArrayLike, se: ArrayLike, df: ArrayLike, margin: float, harmful: Harmful
+) -> MarginTest:
+    """Test on which side of a margin a change lies, in the harmful direction.
+
+    Neither test needs an adjustment to say "all inside" (Berger 1982); "one is beyond" is a claim about a
+    family, whose `p_beyond` go through Holm.
+
+    Args:
+        estimate: changes, in units of the score.
+        se, df: their standard errors and degrees of freedom; NaN where se is not positive.
+        margin: positive.
+        harmful: the direction in which a change does harm.
+
+    Raises:
+        ValueError: if the margin is not positive or the direction is unknown.
+    """
+    if harmful not in get_args(Harmful):
+        raise ValueError(f"harmful must be one of {', '.join(get_args(Harmful))}, got {harmful!r}")
+    both = tost(estimate, se, df, margin)
+    m, s, nu = _as_arrays(estimate, se, df)
+    # Not 1 - p: that would turn small p values into 0.
+    too_low = np.asarray(special.stdtr(nu, (m + margin) / s))
+    too_high = np.asarray(special.stdtr(nu, -(m - margin) / s))
+    if harmful == "lower":
+        return MarginTest(both.p_lower, too_low)
+    if harmful == "higher":
+        return MarginTest(both.p_upper, too_high)
+    return MarginTest(both.p, np.minimum(too_low, too_high))
 
 
 def one_sided_bounds(

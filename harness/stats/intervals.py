@@ -51,7 +51,7 @@ REASONS = {
     "rounding_noise": "the deltas differ by no more than floating-point rounding",
     "bootstrap_few_identities": "a 99.9 % bootstrap interval needs at least 60 identities",
     "bootstrap_few_draws": "a 99.9 % bootstrap interval needs at least 20,000 draws",
-    "overflow": "the mean delta exceeds the largest floating-point number",
+    "overflow": "the mean delta or its interval exceeds the largest floating-point number",
 }
 """What each reason code of a status other than `ok` means, as a sentence for a reader."""
 
@@ -221,10 +221,15 @@ def _fill_interval(out: CellEstimates, block: Block, draws: int, seed: int) -> N
 
 def _fill_t(out: CellEstimates, columns: Ints, df: float) -> None:
     delta, se = out.delta[columns], out.se[columns]
-    half = special.stdtrit(df, 0.5 + out.level / 2.0) * se
-    out.low[columns], out.high[columns] = delta - half, delta + half
+    with np.errstate(over="ignore"):
+        half = special.stdtrit(df, 0.5 + out.level / 2.0) * se
+        out.low[columns], out.high[columns] = delta - half, delta + half
     out.p[columns] = 2.0 * special.stdtr(df, -np.abs(delta / se))
     out.status[columns] = "ok"
+    beyond = columns[np.isinf(out.low[columns]) | np.isinf(out.high[columns])]
+    for values in (out.low, out.high, out.p):
+        values[beyond] = np.nan
+    out.status[beyond], out.reason[beyond] = "undefined", "overflow"
 
 
 def _fill_bootstrap(out: CellEstimates, block: Block, usable: Bools, draws: int, seed: int) -> None:

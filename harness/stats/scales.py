@@ -83,7 +83,9 @@ def _ends(scores: Floats) -> tuple[Floats, Floats]:
 def _rescaled(scores: Floats, logit: Bools) -> Floats:
     out = np.full_like(scores, np.nan)
     out[:, logit] = special.logit(scores[:, logit])
-    for column in np.flatnonzero(~logit):
+    whole = ~logit & ~np.isnan(scores).any(axis=0)
+    out[:, whole] = stats.rankdata(scores[:, whole], axis=0) / max(len(scores), 1)
+    for column in np.flatnonzero(~logit & ~whole):
         known = ~np.isnan(scores[:, column])
         out[known, column] = stats.rankdata(scores[known, column]) / max(int(known.sum()), 1)
     return out

@@ -12,7 +12,7 @@ from harness.stats.effects import (
     noncentrality_interval,
     signed_rank,
 )
-from harness.stats.equivalence import one_sided_bounds, tost
+from harness.stats.equivalence import margin_test, one_sided_bounds, tost
 from harness.stats.intervals import cell_estimates
 from harness.stats.planning import (
     detectable_ratio,
@@ -92,6 +92,24 @@ def test_tost_is_the_interval_inside_the_margins():
         assert inside == bool(tost(estimate, 0.01, 12.0, 0.05).p < 0.05)
 
 
+@pytest.mark.parametrize("harmful", ["lower", "higher", "both"])
+def test_margin_tests_are_the_one_sided_bounds(harmful):
+    for estimate in np.linspace(-0.2, 0.2, 41):
+        low, high = one_sided_bounds(estimate, 0.02, 9.0, alpha=0.025)
+        inside, beyond = low > -0.1, high < -0.1
+        if harmful == "higher":
+            inside, beyond = high < 0.1, low > 0.1
+        elif harmful == "both":
+            inside, beyond = inside and high < 0.1, beyond or low > 0.1
+        got = margin_test(estimate, 0.02, 9.0, 0.1, harmful)
+        assert bool(got.p_inside < 0.025) == bool(inside)
+        assert bool(got.p_beyond < 0.025) == bool(beyond)
+
+
+def test_a_change_far_beyond_the_margin_has_a_small_p_not_zero():
+    assert 0 < margin_test(-1.0, 0.01, 200.0, 0.1, "lower").p_beyond < 1e-20
+
+
 def test_nothing_is_equivalent_without_a_standard_error():
     assert np.isnan(tost([0.0, 0.0], [0.0, np.nan], 5.0, 0.1).p).all()
     assert np.isnan(one_sided_bounds(0.0, 0.0, 5.0, 0.05)).all()
@@ -155,6 +173,10 @@ def test_identities_to_decide():
     [
         (lambda: tost(0.0, 1.0, 5.0, 0.0), "margin must be positive, got 0.0"),
         (lambda: one_sided_bounds(0.0, 1.0, 5.0, 0.7), r"alpha must lie in \(0, 0.5\], got 0.7"),
+        (
+            lambda: margin_test(0.0, 1.0, 5.0, 0.1, "up"),
+            "harmful must be one of lower, higher, both, got 'up'",
+        ),
         (lambda: detectable_ratio(0.0), "need df > 0"),
         (lambda: identities_for_half_width(1.0, 0.0), "must be positive and finite, got 1.0 and 0.0"),
         (lambda: identities_to_decide(-1.0, 5, 0.1), "need se >= 0"),

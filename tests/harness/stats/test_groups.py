@@ -8,6 +8,8 @@ from statsmodels.stats.oneway import anova_oneway
 from harness.stats.aggregate import aggregate, interaction, level_omnibus
 from harness.stats.cells import blocks, checked
 from harness.stats.contrasts import pairwise, satterthwaite
+from harness.stats.equivalence import tost
+from harness.stats.families import adjust
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import cell_estimates
 from harness.stats.omnibus import equal_means, htz, htz_contrasts, interaction_contrasts, welch_anova
@@ -110,6 +112,23 @@ def test_cr1_contrasts_match_r(dataset):
         oracle.assert_close(found.df[row, 0], want["df_welch_on_G"])
         oracle.assert_p(found.p[row, 0], want["p"])
         oracle.assert_close((found.high - found.low)[row, 0] / 2, want["half_width"])
+    holm, bh = (adjust(found.p[:, 0], how, undefined="leave_out").p for how in ("holm", "bh"))
+    for row, ref in enumerate(table["pairwise_welch"]):
+        want = ref.get("cluster_CR1") or {}
+        if want.get("p_holm") is not None:
+            oracle.assert_p(holm[row], want["p_holm"])
+            oracle.assert_p(bh[row], want["p_bh"])
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_equivalence_of_groups_matches_r(dataset):
+    table, groups = groups_of(dataset, "t")
+    found = pairwise(groups)
+    got = tost(found.difference, found.se, found.df, 0.05)
+    for row, ref in enumerate(table["pairwise_welch"]):
+        want = ref.get("tost_welch")
+        if want and want.get("p") is not None:
+            oracle.assert_p(got.p[row, 0], want["p"])
 
 
 @pytest.mark.parametrize("dataset", DATASETS)

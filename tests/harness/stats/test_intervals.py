@@ -197,6 +197,13 @@ def test_a_delta_beyond_the_largest_number_is_undefined():
     assert (cell.status[0], cell.reason[0]) == ("undefined", "overflow")
 
 
+def test_an_interval_beyond_the_largest_number_is_undefined():
+    cell = one(np.zeros(2), np.array([1e306, 3e306]), np.arange(2))
+    assert (cell.status[0], cell.reason[0]) == ("undefined", "overflow")
+    assert cell.delta[0] == 2e306
+    assert np.isnan([cell.low[0], cell.high[0], cell.p[0]]).all()
+
+
 def test_flags():
     rng = np.random.default_rng(5)
     normal = one(np.zeros(200), rng.normal(size=200), np.arange(200))
