@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dataset_builder.publish import BUILD_FILE
+from dataset_builder.read import Config, read_config
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest, settings_digest
@@ -99,48 +99,35 @@ def _absent() -> bytes:
 
 
 def _from_dataset(path: str) -> Pairs:
-    data = _config(path, "pairs")
-    for name in (*LABEL_COLUMNS, "source", "transformed"):
-        if name not in data.column_names:
-            raise InputError(
-                f"dataset {path}: config 'pairs' needs a column '{name}'; found {data.column_names}"
-            )
-    source, transformed = _pictures(data, "source"), _pictures(data, "transformed")
-    pairs = _dataset_pairs(path, data, source, transformed)
+    data = read_config(path, "pairs")
+    if data is None:
+        raise InputError(f"{path} is neither a table of pairs nor a dataset with a config 'pairs'")
+    data.require((*LABEL_COLUMNS, "source", "transformed"))
+    source = data.refs("source", "source_sha256")
+    pairs = _dataset_pairs(data, source, data.refs("transformed", "transformed_sha256"))
     return replace(pairs, detectors=_detectors(Path(path)), candidates=_candidates(path))
-
-
-def _config(path: str, config: str) -> Any:
-    from datasets import load_dataset
-
-    try:
-        with _silent_datasets():
-            return load_dataset(path, config, split="train")
-    except (FileNotFoundError, ValueError, ConnectionError) as error:
-        reason = str(error).splitlines()[0]
-        wanted = f"a dataset with a config '{config}'"
-        raise InputError(f"{path} is neither a table of pairs nor {wanted}: {reason}") from None
 
 
 def _candidates(path: str) -> Pairs | None:
     """All candidates of a built dataset, where it holds them."""
-    from datasets import get_dataset_config_names
-
-    if not {"candidates", "sources"} <= set(get_dataset_config_names(path)):
+    data, sources = read_config(path, "candidates"), read_config(path, "sources")
+    if data is None or sources is None:
         return None
-    data, sources = _config(path, "candidates"), _config(path, "sources")
-    by_digest = dict(zip(sources["sha256"], _pictures(sources, "image", "sha256"), strict=True))
-    source = tuple(by_digest[digest] for digest in data["source_sha256"])
-    return _dataset_pairs(path, data, source, _pictures(data, "image", "sha256"))
+    by_digest = dict(zip(sources.columns["sha256"], sources.refs("image", "sha256"), strict=True))
+    missing = [digest for digest in data.columns["source_sha256"] if digest not in by_digest]
+    if missing:
+        raise InputError(f"{path}: candidates name a source {missing[0]} that config 'sources' lacks")
+    source = tuple(by_digest[digest] for digest in data.columns["source_sha256"])
+    return _dataset_pairs(data, source, data.refs("image", "sha256"))
 
 
 def _dataset_pairs(
-    path: str, data: Any, source: tuple[PictureRef, ...], transformed: tuple[PictureRef, ...]
+    data: Config, source: tuple[PictureRef, ...], transformed: tuple[PictureRef, ...]
 ) -> Pairs:
-    columns = {name: _dataset_text(data, name) for name in LABEL_COLUMNS}
+    columns = {name: data.text(name) for name in LABEL_COLUMNS}
     columns["source"] = np.array([ref.name for ref in source], dtype=object)
     columns["transformed"] = np.array([ref.name for ref in transformed], dtype=object)
-    table = Table(Path(path), columns, first_row=1)
+    table = Table(Path(data.path), columns, first_row=1)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
     digest = settings_digest({name: list(map(str, values)) for name, values in columns.items()})
@@ -148,34 +135,10 @@ def _dataset_pairs(
         labels,
         tuple(source[row] for row in rows),
         tuple(transformed[row] for row in rows),
-        {"path": path, "kind": "dataset", "sha256": digest, "rows": len(data)},
+        {"path": data.path, "kind": "dataset", "sha256": digest, "rows": len(data)},
         failures,
         _label_warnings(labels),
     )
-
-
-def _pictures(data: Any, column: str, digest: str = "") -> tuple[PictureRef, ...]:
-    """Pictures are named by their bytes' digest where there is one, so that equal ones are read once."""
-    from datasets import Image
-
-    raw = data.cast_column(column, Image(decode=False))
-    name = digest or f"{column}_sha256"
-    names = data[name] if name in data.column_names else [f"{column}-{row}" for row in range(len(data))]
-    return tuple(PictureRef(str(label), _bytes_of(raw, row, column)) for row, label in enumerate(names))
-
-
-@contextmanager
-def _silent_datasets() -> Iterator[None]:
-    """The library's bars would fill a log; its setting is put back for others in this process."""
-    import datasets
-
-    disabled = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not disabled:
-            datasets.enable_progress_bars()
 
 
 def _detectors(directory: Path) -> dict[str, str]:
@@ -186,24 +149,6 @@ def _detectors(directory: Path) -> dict[str, str]:
         return dict(json.loads(file.read_text(encoding="utf-8"))["detectors"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file} must be JSON with a table 'detectors': {error!r}") from None
-
-
-def _dataset_text(data: Any, name: str) -> ObjectArray:
-    values = data[name]
-    feature = data.features[name]
-    if hasattr(feature, "int2str"):
-        values = ["" if value is None else feature.int2str(value) for value in values]
-    return np.array(["" if value is None else str(value) for value in values], dtype=object)
-
-
-def _bytes_of(data: Any, row: int, side: str) -> Callable[[], bytes]:
-    def read() -> bytes:
-        value = data[row][side]
-        if value is None or (value["bytes"] is None and value["path"] is None):
-            raise FileNotFoundError(f"row {row + 1} has no {side} picture")
-        return bytes(value["bytes"]) if value["bytes"] is not None else Path(value["path"]).read_bytes()
-
-    return read
 
 
 def _optional(table: Table, name: str) -> ObjectArray:

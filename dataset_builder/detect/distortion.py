@@ -109,7 +109,10 @@ def train_svm(
 
 
 def threshold_for_recall(scores: FloatArray, distorted: Sequence[bool], recall: float) -> float:
-    """The largest threshold that finds at least ``recall`` of the distorted pictures.
+    """The highest threshold that finds at least ``recall`` of the distorted pictures.
+
+    It lies half-way between the last distorted score it must find and the next score below: no picture at
+    hand is decided otherwise, and a new one that scores a little lower is still found.
 
     Args:
         scores: (n,) decision values, NaN where there is none.
@@ -119,8 +122,10 @@ def threshold_for_recall(scores: FloatArray, distorted: Sequence[bool], recall: 
     Raises:
         InputError: no distorted picture with a score, so that nothing can be tuned.
     """
+    known = scores[~np.isnan(scores)]
     positive = np.sort(scores[np.asarray(distorted) & ~np.isnan(scores)])[::-1]
     if not len(positive):
         raise InputError("a threshold can't be tuned without a distorted picture")
-    needed = int(np.ceil(recall * len(positive) - 1e-9))
-    return float(positive[needed - 1])
+    last = positive[int(np.ceil(recall * len(positive) - 1e-9)) - 1]
+    below = known[known < last]
+    return float((last + below.max()) / 2) if len(below) else float(last)

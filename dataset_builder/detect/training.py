@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from dataset_builder.detect.distortion import (
     threshold_for_recall,
     train_svm,
 )
+from dataset_builder.read import read_config
 from harness.stats.proportions import clopper_pearson
 from targets.base.errors import InputError
 from targets.catalogue import load_target
@@ -48,24 +48,16 @@ def load_labelled(dataset: Path) -> list[LabelledFace]:
     Raises:
         InputError: no such dataset, or one without such knowledge.
     """
-    from datasets import Image, load_dataset
-
-    try:
-        data = load_dataset(str(dataset), "candidates", split="train").cast_column(
-            "image", Image(decode=False)
-        )
-    except (FileNotFoundError, ValueError) as error:
-        raise InputError(f"{dataset} is no built dataset: {str(error).splitlines()[0]}") from None
-    group = data.features["demographic"]
+    data = read_config(str(dataset), "candidates") if dataset.is_dir() else None
+    if data is None:
+        raise InputError(f"{dataset} is no built dataset with a config 'candidates'")
+    columns = (data.columns[name] for name in ("identity", "demographic", "distorted", "fault"))
     faces = [
-        LabelledFace(
-            PictureRef(row["sha256"], partial(bytes, row["image"]["bytes"])),
-            row["identity"],
-            group.int2str(row["demographic"]),
-            row["distorted"] == "yes",
+        LabelledFace(picture, identity, group, distorted == "yes")
+        for picture, identity, group, distorted, fault in zip(
+            data.refs("image", "sha256"), *columns, strict=True
         )
-        for row in data
-        if row["distorted"] in {"yes", "no"} and row["image"] is not None
+        if distorted in {"yes", "no"} and not fault
     ]
     if not faces:
         raise InputError(f"{dataset}: no candidate with a known distortion; rendered heads have one")
