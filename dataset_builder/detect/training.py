@@ -43,24 +43,25 @@ class LabelledFace:
 
 
 def load_labelled(dataset: Path) -> list[LabelledFace]:
-    """The candidates of a built dataset whose generator knows whether they are distorted.
+    """All faces of a built dataset whose generator knows whether they are distorted.
 
     Raises:
         InputError: no such dataset, or one without such knowledge.
     """
-    data = read_config(str(dataset), "candidates") if dataset.is_dir() else None
-    if data is None:
-        raise InputError(f"{dataset} is no built dataset with a config 'candidates'")
-    columns = (data.columns[name] for name in ("identity", "demographic", "distorted", "fault"))
-    faces = [
-        LabelledFace(picture, identity, group, distorted == "yes")
-        for picture, identity, group, distorted, fault in zip(
-            data.refs("image", "sha256"), *columns, strict=True
-        )
-        if distorted in {"yes", "no"} and not fault
-    ]
+    faces: list[LabelledFace] = []
+    for name in ("sources", "candidates"):
+        data = read_config(str(dataset), name) if dataset.is_dir() else None
+        if data is None:
+            raise InputError(f"{dataset} is no built dataset with a config '{name}'")
+        columns = (data.columns[column] for column in ("identity", "demographic", "distorted", "fault"))
+        pictures = data.refs("image", "sha256")
+        faces += [
+            LabelledFace(picture, identity, group, distorted == "yes")
+            for picture, identity, group, distorted, fault in zip(pictures, *columns, strict=True)
+            if distorted in {"yes", "no"} and not fault
+        ]
     if not faces:
-        raise InputError(f"{dataset}: no candidate with a known distortion; rendered heads have one")
+        raise InputError(f"{dataset}: no face with a known distortion; rendered heads have one")
     return faces
 
 

@@ -225,7 +225,9 @@ def test_nothing_to_tune_or_to_train_on(tmp_path: Path, capsys: pytest.CaptureFi
         load_distortion_model(tmp_path / "bad.json")
 
 
-def test_a_dataset_that_is_built_anew_is_read_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dataset_that_is_built_anew_is_read_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two datasets under one folder name, one process: no cache may answer for the other."""
     target = tmp_path / "mean.py"
     target.write_text(
