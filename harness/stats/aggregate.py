@@ -1,15 +1,17 @@
 """Coarser groups (`--by sex`, `--by ethnicity`) as equally weighted means of the fine ones.
 
 Pairs are never pooled: a pooled sex difference can be a difference of the ethnicity mix. The mean of a
-level is the unweighted mean of its fine groups, V = sum w^2 V with Satterthwaite df, over the strata in
-which every present level has a defined group (common support), so that levels are comparable. What
-`contrasts.pairwise` makes of the result is the equally weighted difference with the right df.
+level is the unweighted mean of its fine groups, V = sum w^2 V with Satterthwaite df. Where fine groups are
+missing, levels are compared on their common support: the largest set of levels and strata (the other factor)
+in which every combination is defined. What `contrasts.pairwise` makes of the result is the equally weighted
+difference with the right df.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -26,9 +28,9 @@ class Aggregate:
 
     Attributes:
         levels: shape (L,), the codes of the levels, ascending.
-        means: the levels as groups, arrays of shape (L, c); undefined for a level without a common stratum.
+        means: the levels as groups, arrays of shape (L, c); undefined for a level outside the common support.
         used: fine groups that entered, shape (k, c).
-        left_out: defined fine groups that did not, because another level lacks their stratum, shape (k, c).
+        left_out: defined fine groups that did not, because their stratum has a gap, shape (k, c).
     """
 
     levels: Ints
@@ -37,15 +39,39 @@ class Aggregate:
     left_out: Bools
 
 
-def _common(defined: Bools, levels: Ints, strata: Ints) -> Bools:
-    """Say which fine groups lie in a stratum where all present levels are defined, shape (k, c)."""
-    present = np.stack([defined[levels == level].any(axis=0) for level in np.unique(levels)])
+def _common_support(defined: Bools, levels: Ints, strata: Ints) -> Bools:
+    """Say for each concept which fine groups form the largest complete grid, shape (k, c)."""
     used = np.zeros_like(defined)
-    for stratum in np.unique(strata):
-        rows = strata == stratum
-        have = np.stack([defined[rows & (levels == level)].any(axis=0) for level in np.unique(levels)])
-        used[rows] = defined[rows] & (have | ~present).all(axis=0)
+    for columns, rows in missing_patterns(defined):
+        if len(rows):
+            kept = rows[_largest_grid(levels[rows], strata[rows])]
+            used[np.ix_(kept, columns)] = True
     return used
+
+
+def _largest_grid(levels: Ints, strata: Ints) -> Bools:
+    """Mark the groups of the largest set of levels times strata without a gap.
+
+    Two levels or more go before one, then more groups, then more levels. Every subset of the shorter side is
+    tried with all of the other side that it leaves complete, which finds the optimum.
+    """
+    _, level = np.unique(levels, return_inverse=True)
+    _, stratum = np.unique(strata, return_inverse=True)
+    there = np.zeros((level.max() + 1, stratum.max() + 1), dtype=bool)
+    there[level, stratum] = True
+    by_level = there.shape[0] <= there.shape[1]
+    table = there if by_level else there.T
+    best, chosen = (False, 0, 0), np.zeros_like(table)
+    for size in range(1, len(table) + 1):
+        for subset in combinations(range(len(table)), size):
+            across = table[list(subset)].all(axis=0)
+            width = int(across.sum())
+            n_levels = size if by_level else width
+            score = (n_levels >= 2 and width > 0, size * width, n_levels)
+            if score > best:
+                best, chosen = score, np.outer(np.isin(np.arange(len(table)), subset), across)
+    grid = chosen if by_level else chosen.T
+    return np.asarray(grid[level, stratum])
 
 
 def aggregate(groups: GroupMeans, levels: Ints, strata: Ints) -> Aggregate:
@@ -66,7 +92,7 @@ def aggregate(groups: GroupMeans, levels: Ints, strata: Ints) -> Aggregate:
     if len(set(zip(levels.tolist(), strata.tolist(), strict=True))) < groups.n_groups:
         raise ValueError("a level must have one group in each stratum, got two")
     defined = groups.defined
-    used = _common(defined, levels, strata)
+    used = _common_support(defined, levels, strata)
     names = np.unique(levels)
     parts = [_mean_of(groups, used & (levels == level)[:, None]) for level in names]
     delta, se, df = (np.stack(column) for column in zip(*parts, strict=True))

@@ -1,7 +1,9 @@
 """The cluster bootstrap: identities drawn with replacement, percentile and BCa intervals.
 
 A draw is a count for every cluster, so all draws and concepts are one matrix product: the replicate of a
-mean is sum_g w_g S_g / sum_g w_g n_g with w the counts (a ratio, because cluster sizes differ).
+mean is sum_g w_g S_g / sum_g w_g n_g with w the counts (a ratio, because cluster sizes differ). One seed
+gives one set of counts; other codes for the same clusters permute them, which changes results within
+Monte-Carlo error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Equivalence and one-sided bounds: what "small enough" means, given a margin."""
+"""Equivalence and one-sided bounds: what "small enough" means, given a margin.
+
+The change of deltas between two runs is a mean over the pairs common to both: `intervals.cell_estimates` with
+the old run's deltas as source and the new run's as transformed gives its estimate, standard error and df.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from scipy import special
 
 from harness.stats.bootstrap import MIN_DRAWS_999, MIN_IDENTITIES_999, percentile_interval
 from harness.stats.cells import Block, blocks, checked
-from harness.stats.numerics import Bools, Floats, Ints, accurate_mean
+from harness.stats.numerics import Bools, Floats, Ints
 from harness.stats.sandwich import Structure, satterthwaite_df, variance_of_mean
 
 Method = Literal["t", "cluster", "bootstrap"]
@@ -175,8 +175,8 @@ def _fill_counts(out: CellEstimates, block: Block, n_rows: int) -> None:
     out.few_identities[columns] = n_identities < FEW_IDENTITIES
     out.reason[columns] = _why_undefined(n, n_identities, out.method)
     with np.errstate(over="ignore"):
-        out.mean_source[columns] = accurate_mean(block.source) * block.scale
-        out.mean_transformed[columns] = accurate_mean(block.transformed) * block.scale
+        out.mean_source[columns] = block.mean_source * block.scale
+        out.mean_transformed[columns] = block.mean_transformed * block.scale
         out.delta[columns] = block.mean * block.scale
     beyond = columns[np.isinf(out.delta[columns])]
     out.delta[beyond] = np.nan

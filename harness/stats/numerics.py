@@ -20,7 +20,11 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Return the rounded sum of two arrays and its exact rounding error (Knuth 1969, TwoSum)."""
     total = a + b
     virtual = total - a
-    return total, (a - (total - virtual)) + (b - virtual)
+    lost = total - virtual
+    np.subtract(a, lost, out=lost)
+    np.subtract(b, virtual, out=virtual)
+    lost += virtual
+    return total, lost
 
 
 def accurate_sum(values: Floats) -> Floats:

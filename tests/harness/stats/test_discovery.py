@@ -51,6 +51,7 @@ def test_duplicates_are_found_with_their_missing_scores():
     source[1, 2], assigned = 0.0, distinct_concepts(source, transformed)
     assert assigned.tolist() == [0, 1, 2, 1]
     source[1, 1], source[1, 3] = 0.0, -0.0
+    source[0, 3] = -np.nan
     assert distinct_concepts(source, transformed).tolist() == [0, 1, 2, 1]
     transformed[2, 3] += 1e-12
     assert distinct_concepts(source, transformed).tolist() == [0, 1, 2, 3]

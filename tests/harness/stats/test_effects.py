@@ -161,6 +161,12 @@ def test_identities_for_a_half_width_is_the_smallest():
         assert n == 2 or stats.t.ppf(0.9995, n - 2) * sd / np.sqrt(n - 1) > half
 
 
+def test_a_half_width_just_missed_takes_one_more():
+    ten = stats.t.ppf(0.9995, 9) / np.sqrt(10)
+    assert identities_for_half_width(1.0, ten * 1.001) == 10
+    assert identities_for_half_width(1.0, ten * 0.999) == 11
+
+
 def test_identities_to_decide():
     # sc = .1, z = 1.959964 + .841621: G = .01 * 7.848880 / .0004 = 196.2.
     assert identities_to_decide(0.01, 100, 0.02) == 197

@@ -327,6 +327,29 @@ def test_a_missing_group_takes_its_stratum_along():
     assert test.df1[0] == 1
 
 
+def test_a_missing_group_takes_its_level_along_where_that_keeps_more():
+    raw = six_groups()
+    raw[3] = (np.full((1, 1), 0.5), np.zeros(1, dtype=int))
+    found = aggregate(estimate(raw), ETHNICITY, SEX)
+    assert found.used[:, 0].tolist() == [True, True, False, False, True, True]
+    assert np.isnan(found.means.delta[1, 0])
+    assert np.isfinite(found.means.delta[[0, 2], 0]).all()
+    only_men = [
+        pairs if sex == 0 else (np.empty((0, 1)), np.empty(0, dtype=int))
+        for pairs, sex in zip(raw, SEX, strict=True)
+    ]
+    found = aggregate(estimate(only_men), ETHNICITY, SEX)
+    assert found.used[:, 0].tolist() == [True, False] * 3
+
+
+def test_concepts_have_their_own_support():
+    raw = [(np.repeat(deltas, 2, axis=1), clusters) for deltas, clusters in six_groups()]
+    raw[3][0][:, 1] = np.nan
+    found = aggregate(estimate(raw), SEX, ETHNICITY)
+    assert found.used[:, 0].all()
+    assert found.used[:, 1].tolist() == [True, True, False, False, True, True]
+
+
 def test_a_level_that_is_absent_everywhere_does_not_empty_the_others():
     raw = [
         pairs if level == 0 else (np.empty((0, 1)), np.empty(0, dtype=int))

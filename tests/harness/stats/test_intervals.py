@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 from scipy import stats
 
 from harness.stats.cells import blocks, checked
@@ -93,6 +94,25 @@ def test_exact_duplicates_removed_matches_r():
     pairs = oracle.as_pairs(rows)
     cell = one(pairs.source, pairs.transformed, pairs.clusters)
     check_interval(cell, ref["cluster"]["CR2_satterthwaite"], cell.df[0])
+
+
+def test_cr1_matches_statsmodels():
+    rng = np.random.default_rng(2)
+    clusters = np.repeat(np.arange(15), rng.integers(1, 7, size=15))
+    delta = rng.normal(size=15)[clusters] + rng.normal(size=len(clusters))
+    fit = sm.OLS(delta, np.ones_like(delta)).fit(cov_type="cluster", cov_kwds={"groups": clusters})
+    (block,) = blocks(*checked(np.zeros_like(delta), delta, clusters))
+    assert np.sqrt(variance_of_mean(block.sums(), block.structure, "CR1"))[0] == pytest.approx(
+        fit.bse[0], rel=1e-12
+    )
+
+
+def test_the_papers_interval_is_scipys_one_sample_t():
+    source, transformed = np.random.default_rng(3).normal(size=(2, 25))
+    want = stats.ttest_rel(transformed, source)
+    cell = one(source, transformed, np.arange(25), method="t", level=0.99)
+    assert cell.p[0] == pytest.approx(want.pvalue, rel=1e-12)
+    assert (cell.low[0], cell.high[0]) == pytest.approx(want.confidence_interval(0.99), rel=1e-12)
 
 
 def test_two_identities_by_hand():

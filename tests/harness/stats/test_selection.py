@@ -49,6 +49,8 @@ def test_lee_trims_the_surplus_of_the_milder_filter():
     got = lee_bounds([1.0, 3.0], 4, [0.0, 1.0, 2.0, 9.0], 4)
     assert got.trimmed == 0.5
     assert (got.low, got.high) == (0.5 - 2.0, 5.5 - 2.0)
+    other = lee_bounds([0.0, 1.0, 2.0, 9.0], 4, [1.0, 3.0], 4)
+    assert (other.low, other.high) == (2.0 - 5.5, 2.0 - 0.5)
 
 
 def test_lee_weighs_the_pair_at_the_cut():
