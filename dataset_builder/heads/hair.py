@@ -13,7 +13,7 @@ from dataset_builder.heads.strands import Comb, Roots, follow, grow_guides, scat
 from dataset_builder.heads.surfaces import Material, Strands, Surface, ribbons
 
 _GUIDES = 500
-_CHILDREN = 6500
+_CHILDREN = 5500
 _CROWN = np.array([0.0, 0.5, -1.25])
 _BUN = np.array([0.0, 1.30, -2.35])
 
@@ -25,9 +25,9 @@ _FEMALE = np.array([0.0, 0, 0.02, 0.1, 0.15, 0.25, 0.12, 0, 0, -0.1, -0.15, -0.2
 
 # Strand count, length, turns, curl radius and width of hair that stands off the head by itself.
 _STANDING = {
-    "afro": (11000, 0.72, 14.0, 0.07, 0.024),
-    "coil": (10000, 0.22, 9.0, 0.035, 0.021),
-    "crop_coil": (10000, 0.12, 7.0, 0.028, 0.020),
+    "afro": (9500, 0.72, 14.0, 0.07, 0.027),
+    "coil": (8500, 0.22, 9.0, 0.035, 0.024),
+    "crop_coil": (8500, 0.12, 7.0, 0.028, 0.023),
     "buzz": (10000, 0.065, 0.0, 0.0, 0.012),
 }
 _LENGTHS = {"long": 4.5, "middle": 4.8, "bob": 3.5, "fringe_bob": 3.3}
@@ -64,7 +64,7 @@ def _standing_hair(head: PosedHead, person: Person, hair: Hair, density: Floats,
     rng = person.stream(f"hair {hair.style}")
     roots = scatter(head, density, count, rng)
     buzz = hair.style == "buzz"
-    t = np.linspace(0, 1, 3 if buzz else 8)
+    t = np.linspace(0, 1, 3 if buzz else 7)
     length = reach * rng.uniform(0.75, 1.05, count)
     if not buzz:
         length = length * (0.45 + 0.55 * smoothstep(roots.canonical[:, 1], -0.6, 1.0))
@@ -150,7 +150,7 @@ def _pulled_back(roots: Roots, chance: Floats) -> Comb:
         wobble=0.012,
         attraction=0.85,
         clump=0.5,
-        width=0.025,
+        width=0.028,
     )
 
 
@@ -182,11 +182,11 @@ def _falling(hair: Hair, roots: Roots, side: Floats, chance: Floats, rng: np.ran
         fringe=fringe,
         field=field,
         gravity=lambda p: 0.18 + 0.5 * (1 - smoothstep(p[:, 1], 0.7, 1.6)),
-        steps=20 if hair.wave > 0.6 else 12,
+        steps=20 if hair.wave > 0.6 else 11,
         wobble=0.025,
         attraction=0.85,
         clump=0.55,
-        width=0.026,
+        width=0.029,
     )
 
 
@@ -224,7 +224,7 @@ def _short(hair: Hair, roots: Roots, side: Floats, chance: Floats, rng: np.rando
         wobble=0.05,
         attraction=0.35,
         clump=0.45,
-        width=0.024,
+        width=0.027,
     )
 
 

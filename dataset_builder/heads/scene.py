@@ -20,8 +20,6 @@ from dataset_builder.heads.surfaces import Material, Surface, smooth_closed, sur
 from dataset_builder.heads.variation import Variation
 from dataset_builder.heads.wearables import facemask, head_band, mask_cover, scarf
 
-_CAMERA_DISTANCE = 16.0
-
 
 @dataclass(frozen=True)
 class Softbox:
@@ -55,7 +53,7 @@ def build_scene(person: Person, look: Look, variation: Variation, shown: Person 
     frame = frame_of(mesh, person)
     yaw, pitch = np.radians(variation.yaw), np.radians(variation.pitch)
     ahead = np.array([np.sin(yaw) * np.cos(pitch), np.sin(pitch), np.cos(yaw) * np.cos(pitch)])
-    camera = frame.middle + ahead * _CAMERA_DISTANCE
+    camera = frame.middle + ahead * variation.distance
     bare = pose(mesh, shown or person, look, frame)
     head = displaced(bare, relief(mesh, person, look))
     return Scene(
@@ -80,7 +78,9 @@ def _surfaces(
     result += eyeballs(head, person, variation) + lashes(head, person, look.makeup.liner, camera)
     if look.smiles:
         result.append(upper_teeth(head))
-    result += scalp_hair(head, person, look, collider, camera) + facial_hair(head, person, look, camera)
+    result += scalp_hair(head, person, look, collider, camera)
+    if "facemask" not in look.extras or "beard" in look.facial_hair:
+        result += facial_hair(head, person, look, camera)
     if look.extras & {"glasses", "sunglasses"}:
         result += eyewear(head, person, tinted="sunglasses" in look.extras)
     if "facemask" in look.extras:

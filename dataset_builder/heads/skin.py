@@ -230,5 +230,5 @@ def _paint_hair_and_shirt(paint: Paint, mesh: HeadMesh, person: Person, look: Lo
     scalp = np.clip(scalp * (1 + 0.12 * noise(q, 14.0, *person.noise_key("scalp"))), 0, 1)[:, None]
     ground = 0.8 if look.hair.style == "buzz" else 0.55
     colours = colours * (1 - scalp) + linear(look.hair.colour) * ground * scalp
-    shirt = linear(person.shirt) * (1 + 0.04 * stream(*person.noise_key("weave")).standard_normal((len(q), 1)))
+    shirt = linear(person.shirt) * (1 + 0.02 * stream(*person.noise_key("weave")).standard_normal((len(q), 1)))
     return np.where((smoothstep(shirt_mask(mesh, person), 0, 0.07) > 0.35)[:, None], shirt, colours)
