@@ -12,7 +12,12 @@ from dataset_builder.heads.fields import stream
 from dataset_builder.heads.identity import Person
 from dataset_builder.heads.shape import AXES
 
-_ONE_SIDED = ("eyes/{}-eye-scale-incr", "eyes/{}-eye-trans-down", "eyes/{}-eye-trans-out", "cheek/{}-cheek-volume-incr")
+_ONE_SIDED = (
+    "eyes/{}-eye-scale-incr",
+    "eyes/{}-eye-trans-down",
+    "eyes/{}-eye-trans-out",
+    "cheek/{}-cheek-volume-incr",
+)
 _MIDDLE = (
     "mouth/mouth-trans-in",
     "mouth/mouth-trans-out",

@@ -35,7 +35,8 @@ def eyeballs(head: PosedHead, person: Person, variation: Variation) -> list[Surf
 def _turn(yaw: float, pitch: float) -> Floats:
     a, b = np.cos(yaw), np.sin(yaw)
     c, d = np.cos(pitch), np.sin(pitch)
-    return np.array([[a, 0, b], [0, 1, 0], [-b, 0, a]]) @ np.array([[1, 0, 0], [0, c, d], [0, -d, c]])
+    turn = np.array([[a, 0, b], [0, 1, 0], [-b, 0, a]]) @ np.array([[1, 0, 0], [0, c, d], [0, -d, c]])
+    return np.asarray(turn, dtype=np.float64)
 
 
 def _eye_colours(person: Person, away: Floats, around: Floats) -> Floats:
