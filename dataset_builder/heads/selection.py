@@ -105,7 +105,7 @@ def _mean_of(similarity: Embeddings) -> Callable[[Sequence[int]], float]:
 
 
 def choose_seeds(group: str, seeds: Sequence[int], embed: Embed, count: int, processes: int = 1) -> Choice:
-    """The chosen seeds of one group; ``embed`` turns encoded pictures into vectors, NaN where it sees no face.
+    """The chosen seeds of one group; ``embed`` gives a vector for each encoded picture, NaN without a face.
 
     Heads without human proportions are not considered.
     """
