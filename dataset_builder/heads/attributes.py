@@ -43,7 +43,7 @@ CURLY_STYLES = frozenset({"coil", "crop_coil", "afro"})
 LONG_STYLES = frozenset({"long", "middle"})
 
 _BLUE: Colour = (0.13, 0.30, 0.80)
-_RED: Colour = (0.66, 0.13, 0.06)
+_RED: Colour = (0.60, 0.15, 0.06)
 _GREY: Colour = (0.70, 0.69, 0.68)
 _LIPSTICK: Colour = (0.64, 0.05, 0.09)
 _SMILE: Mapping[str, float] = {

@@ -12,7 +12,12 @@ from dataset_builder.heads.fields import stream
 from dataset_builder.heads.identity import Person
 from dataset_builder.heads.shape import AXES
 
-_ONE_SIDED = ("eyes/{}-eye-scale-incr", "eyes/{}-eye-trans-down", "eyes/{}-eye-trans-out", "cheek/{}-cheek-volume-incr")
+_ONE_SIDED = (
+    "eyes/{}-eye-scale-incr",
+    "eyes/{}-eye-trans-down",
+    "eyes/{}-eye-trans-out",
+    "cheek/{}-cheek-volume-incr",
+)
 _MIDDLE = (
     "mouth/mouth-trans-in",
     "mouth/mouth-trans-out",
@@ -22,8 +27,6 @@ _MIDDLE = (
     "mouth/mouth-scale-horiz-incr",
     "mouth/mouth-angles-down",
     "chin/chin-prognathism-incr",
-    "forehead/forehead-nubian-incr",
-    "head/head-scale-vert-incr",
 )
 
 
@@ -32,11 +35,11 @@ def distorted(person: Person, *key: int | str) -> Person:
     rng = stream(person.group, person.seed, "distortion", *key)
     shape = dict(person.shape)
     side = str(rng.choice(["l", "r"]))
-    for name in rng.choice(_ONE_SIDED, 2, replace=False):
-        shape[str(name).format(side)] = rng.uniform(1.4, 2.2)
+    for name in rng.choice(_ONE_SIDED, 3, replace=False):
+        shape[str(name).format(side)] = rng.uniform(2.0, 3.0)
     for name in rng.choice(_MIDDLE, 3, replace=False):
         limit = AXES[str(name).rsplit("-", 1)[0]].limit
-        shape[str(name)] = rng.uniform(2.2, 3.2) * max(limit, 0.5)
+        shape[str(name)] = rng.uniform(2.8, 4.0) * max(limit, 0.5)
     for name in ("asym/asym-jaw-3-l", "asym/asym-mouth-2-r", "asym/asym-nose-3-l"):
-        shape[name] = rng.uniform(0.6, 1.2)
+        shape[name] = rng.uniform(1.2, 2.0)
     return replace(person, shape=shape)

@@ -20,7 +20,7 @@ def eyeballs(head: PosedHead, person: Person, variation: Variation) -> list[Surf
     turns = np.linspace(0, 2 * np.pi, 49)
     away, around = (grid.ravel() for grid in np.meshgrid(angles, turns, indexing="ij"))
     ahead = np.stack([np.sin(away) * np.cos(around), np.sin(away) * np.sin(around), np.cos(away)], 1)
-    gaze = ahead @ _turn(np.radians(variation.yaw * 0.8), np.radians(variation.pitch * 0.6)).T
+    gaze = ahead @ _turn(np.radians(variation.yaw * 0.8), np.radians(variation.pitch * 0.3)).T
     colours = _eye_colours(person, away, around)
     # The upper lid and its lashes shade the top of the eyeball more than so few light paths can show.
     colours = colours * (1 - 0.5 * smoothstep(gaze[:, 1], 0.10, 0.62))[:, None]
@@ -35,7 +35,8 @@ def eyeballs(head: PosedHead, person: Person, variation: Variation) -> list[Surf
 def _turn(yaw: float, pitch: float) -> Floats:
     a, b = np.cos(yaw), np.sin(yaw)
     c, d = np.cos(pitch), np.sin(pitch)
-    return np.array([[a, 0, b], [0, 1, 0], [-b, 0, a]]) @ np.array([[1, 0, 0], [0, c, d], [0, -d, c]])
+    turn = np.array([[a, 0, b], [0, 1, 0], [-b, 0, a]]) @ np.array([[1, 0, 0], [0, c, d], [0, -d, c]])
+    return np.asarray(turn, dtype=np.float64)
 
 
 def _eye_colours(person: Person, away: Floats, around: Floats) -> Floats:

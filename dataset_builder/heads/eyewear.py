@@ -14,13 +14,21 @@ _CENTRE_X, _CENTRE_Y = 0.53, -0.05
 _PLASTIC = Material(roughness=0.28, specular=0.45, two_sided=True)
 # Tinted but matt: a mirror-like lens shows one softbox in one lens only, which looks like a fault.
 _TINT = Material(roughness=0.35, specular=0.35, two_sided=True)
-_FRAMES = ((0.05, 0.045, 0.05), (0.30, 0.16, 0.08), (0.12, 0.12, 0.15), (0.05, 0.045, 0.05), (0.28, 0.06, 0.07))
+_FRAMES = (
+    (0.05, 0.045, 0.05),
+    (0.30, 0.16, 0.08),
+    (0.12, 0.12, 0.15),
+    (0.05, 0.045, 0.05),
+    (0.28, 0.06, 0.07),
+)
 
 
 def eyewear(head: PosedHead, person: Person, *, tinted: bool) -> list[Surface]:
     """Rims, bridge and temples; with ``tinted`` also dark lenses (clear ones would not be seen)."""
     rng = person.stream("eyewear")
-    width, height = (0.425, 0.315) if tinted else (0.40 * rng.uniform(0.95, 1.06), 0.27 * rng.uniform(0.9, 1.25))
+    width, height = (
+        (0.425, 0.315) if tinted else (0.40 * rng.uniform(0.95, 1.06), 0.27 * rng.uniform(0.9, 1.25))
+    )
     power = rng.uniform(0.62, 0.95)
     colour = linear((0.05, 0.045, 0.05) if tinted else _FRAMES[int(rng.integers(len(_FRAMES)))])
     angle = np.linspace(0, 2 * np.pi, _RIM_POINTS, endpoint=False)
@@ -37,7 +45,9 @@ def eyewear(head: PosedHead, person: Person, *, tinted: bool) -> list[Surface]:
         if tinted:
             result.append(_lens(side, rim, plane))
     across = np.linspace(-1, 1, 9) * (_CENTRE_X - width + 0.01)
-    bridge = np.stack([across, 0.04 + 0.05 * np.cos(1.5 * across / across.max()), plane - _bow(across) + 0.02], 1)
+    bridge = np.stack(
+        [across, 0.04 + 0.05 * np.cos(1.5 * across / across.max()), plane - _bow(across) + 0.02], 1
+    )
     return [*result, tube("bridge", bridge, thickness, colour, _PLASTIC)]
 
 
@@ -55,7 +65,11 @@ def _face_depth(head: PosedHead, x: float, y: float, reach: float) -> float:
 
 def _rim_plane(head: PosedHead, x: Floats, y: Floats) -> float:
     """z of the frame's middle such that no rim point, no eyeball and no bridge touches the face."""
-    depths = [_face_depth(head, s * a, b, 0.09) + float(_bow(a)) + 0.05 for a, b in zip(x, y, strict=True) for s in (1, -1)]
+    depths = [
+        _face_depth(head, s * a, b, 0.09) + float(_bow(a)) + 0.05
+        for a, b in zip(x, y, strict=True)
+        for s in (1, -1)
+    ]
     depths += [_face_depth(head, a, 0.02, 0.05) + float(_bow(a)) + 0.03 for a in (-0.08, 0.0, 0.08)]
     eyes = float(head.eye_centres[:, 2].max()) + head.eye_radius + 0.10 + float(_bow(0.5))
     return max(*depths, eyes)
@@ -71,7 +85,9 @@ def _temple(head: PosedHead, side: int, hinge_x: float, plane: float, colour: Fl
         return float(np.abs(p[near, 0]).max()) if near.any() else 1.2
 
     path = [(hinge_x, 0.06, hinge_z), (hinge_x + 0.08, 0.07, hinge_z - 0.04)]
-    path += [(max(hinge_x + 0.05, head_width(z) + 0.035), 0.08, z) for z in np.linspace(hinge_z - 0.25, ear_z, 5)]
+    path += [
+        (max(hinge_x + 0.05, head_width(z) + 0.035), 0.08, z) for z in np.linspace(hinge_z - 0.25, ear_z, 5)
+    ]
     last = path[-1][0]
     path += [(last, 0.03, ear_z - 0.15), (last * 0.99, -0.1, ear_z - 0.3)]
     return tube(f"temple{side}", np.array(path) * (side, 1, 1), 0.026, colour, _PLASTIC)

@@ -52,7 +52,12 @@ _GROWTHS = {
     ),
     "stubble": _Growth(
         lambda mesh: np.clip(beard_mask(mesh) + 0.8 * mustache_mask(mesh), 0, 1),
-        3500, _constant(0.03), _down, 0.0, 0.008, 0.6,
+        3500,
+        _constant(0.03),
+        _down,
+        0.0,
+        0.008,
+        0.6,
     ),
 }
 
@@ -61,7 +66,8 @@ def facial_hair(head: PosedHead, person: Person, look: Look, camera: Floats) -> 
     """The facial hair of a look, one surface a kind."""
     colour = linear(look.beard_colour) * 0.9
     return [
-        _grow(kind, _GROWTHS[kind], head, colour, camera, person.stream(kind)) for kind in sorted(look.facial_hair)
+        _grow(kind, _GROWTHS[kind], head, colour, camera, person.stream(kind))
+        for kind in sorted(look.facial_hair)
     ]
 
 
@@ -92,10 +98,14 @@ def _grow(
     roots = scatter(head, growth.area(head.mesh), growth.count, rng)
     count, normals = growth.count, roots.normals
     along = growth.direction(roots.canonical)
-    along = unit(along - normals * (normals * along).sum(1, keepdims=True)) + 0.2 * rng.standard_normal((count, 3))
+    along = unit(along - normals * (normals * along).sum(1, keepdims=True)) + 0.2 * rng.standard_normal(
+        (count, 3)
+    )
     t = np.linspace(0, 1, 5)
     length = (growth.length(roots.canonical) * rng.uniform(0.7, 1.2, count))[:, None]
-    points = (roots.points - 0.005 * normals)[:, None] + unit(along + normals * growth.lift)[:, None] * (length * t)[..., None]
+    points = (roots.points - 0.005 * normals)[:, None] + unit(along + normals * growth.lift)[:, None] * (
+        length * t
+    )[..., None]
     points = points + np.array([0.0, -growth.droop, 0.0]) * (length * t**2)[..., None]
     shade = 1 + 0.22 * rng.standard_normal((count, 1, 1))
     colours = np.clip(colour * shade * np.ones_like(points), 0.002, 1)

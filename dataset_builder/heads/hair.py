@@ -13,7 +13,7 @@ from dataset_builder.heads.strands import Comb, Roots, follow, grow_guides, scat
 from dataset_builder.heads.surfaces import Material, Strands, Surface, ribbons
 
 _GUIDES = 500
-_CHILDREN = 6500
+_CHILDREN = 5500
 _CROWN = np.array([0.0, 0.5, -1.25])
 _BUN = np.array([0.0, 1.30, -2.35])
 
@@ -25,13 +25,19 @@ _FEMALE = np.array([0.0, 0, 0.02, 0.1, 0.15, 0.25, 0.12, 0, 0, -0.1, -0.15, -0.2
 
 # Strand count, length, turns, curl radius and width of hair that stands off the head by itself.
 _STANDING = {
-    "afro": (11000, 0.72, 14.0, 0.07, 0.024),
-    "coil": (10000, 0.22, 9.0, 0.035, 0.021),
-    "crop_coil": (10000, 0.12, 7.0, 0.028, 0.020),
+    "afro": (9500, 0.72, 14.0, 0.07, 0.027),
+    "coil": (8500, 0.22, 9.0, 0.035, 0.024),
+    "crop_coil": (8500, 0.12, 7.0, 0.028, 0.023),
     "buzz": (10000, 0.065, 0.0, 0.0, 0.012),
 }
 _LENGTHS = {"long": 4.5, "middle": 4.8, "bob": 3.5, "fringe_bob": 3.3}
-_SHORT = {"short": (0.55, 0.22), "part": (0.62, 0.24), "fringe": (0.62, 0.3), "crop": (0.3, 0.16), "quiff": (0.6, 0.18)}
+_SHORT = {
+    "short": (0.55, 0.22),
+    "part": (0.62, 0.24),
+    "fringe": (0.62, 0.3),
+    "crop": (0.3, 0.16),
+    "quiff": (0.6, 0.18),
+}
 _COVER = {"buzz": 0.75}
 
 
@@ -42,7 +48,9 @@ def scalp_mask(mesh: HeadMesh, person: Person, hair: Hair) -> Floats:
     line = _HAIRLINE + hair.recession * _RECESSION + (_FEMALE if person.sex == "F" else 0)
     edge = np.interp(azimuth, _AZIMUTH, line) + 0.06 * noise(q, 3.0, *person.noise_key("hairline"))
     edge += 0.035 * noise(q, 11.0, *person.noise_key("hairline detail"))
-    return np.asarray(smoothstep(q[:, 1] - edge, -0.07, 0.12) * (1 - smoothstep(mesh.masks["ears"], 0.1, 0.4)))
+    return np.asarray(
+        smoothstep(q[:, 1] - edge, -0.07, 0.12) * (1 - smoothstep(mesh.masks["ears"], 0.1, 0.4))
+    )
 
 
 def scalp_paint(mesh: HeadMesh, person: Person, hair: Hair) -> Floats:
@@ -50,7 +58,9 @@ def scalp_paint(mesh: HeadMesh, person: Person, hair: Hair) -> Floats:
     return scalp_mask(mesh, person, hair) * _COVER.get(hair.style, 0.96)
 
 
-def scalp_hair(head: PosedHead, person: Person, look: Look, collider: Collider, camera: Floats) -> list[Surface]:
+def scalp_hair(
+    head: PosedHead, person: Person, look: Look, collider: Collider, camera: Floats
+) -> list[Surface]:
     """The hair of a look as ribbons."""
     density = scalp_mask(head.mesh, person, look.hair) ** 2
     if look.hair.style in _STANDING:
@@ -64,7 +74,7 @@ def _standing_hair(head: PosedHead, person: Person, hair: Hair, density: Floats,
     rng = person.stream(f"hair {hair.style}")
     roots = scatter(head, density, count, rng)
     buzz = hair.style == "buzz"
-    t = np.linspace(0, 1, 3 if buzz else 8)
+    t = np.linspace(0, 1, 3 if buzz else 7)
     length = reach * rng.uniform(0.75, 1.05, count)
     if not buzz:
         length = length * (0.45 + 0.55 * smoothstep(roots.canonical[:, 1], -0.6, 1.0))
@@ -75,10 +85,18 @@ def _standing_hair(head: PosedHead, person: Person, hair: Hair, density: Floats,
     b = np.cross(roots.normals, a)
     phase = rng.uniform(0, 2 * np.pi, (count, 1)) + t * turns
     radius = curl * np.minimum(t * 3, 1)
-    points = (roots.points - 0.01 * roots.normals)[:, None] + unit(lean)[:, None] * (length[:, None] * t)[..., None]
-    points = points + a[:, None] * (np.cos(phase) * radius)[..., None] + b[:, None] * (np.sin(phase) * radius)[..., None]
-    shade = 1.0 + 0.2 * rng.standard_normal((count, 1, 1)) if buzz else (0.4 + 0.75 * t)[None, :, None] * (
-        1 + 0.22 * rng.standard_normal((count, 1, 1))
+    points = (roots.points - 0.01 * roots.normals)[:, None] + unit(lean)[:, None] * (length[:, None] * t)[
+        ..., None
+    ]
+    points = (
+        points
+        + a[:, None] * (np.cos(phase) * radius)[..., None]
+        + b[:, None] * (np.sin(phase) * radius)[..., None]
+    )
+    shade = (
+        1.0 + 0.2 * rng.standard_normal((count, 1, 1))
+        if buzz
+        else (0.4 + 0.75 * t)[None, :, None] * (1 + 0.22 * rng.standard_normal((count, 1, 1)))
     )
     colours = np.clip(linear(hair.colour) * shade * np.ones_like(points), 0.002, 1)
     body = np.broadcast_to(roots.normals[:, None], points.shape)
@@ -104,7 +122,9 @@ def _combed_hair(
     attraction = 0.3 if comb.attraction > 0.5 else 0.0
     points, skin = collider.push(points, comb.lifts[:, None] * np.minimum(1, t * 3 + 0.15), attraction)
     body = unit(skin * 0.6 + unit(points - _CROWN) * 0.6)
-    shade = (0.5 + 0.55 * np.minimum(1, t * 2.5))[None, :, None] * (1 + 0.2 * rng.standard_normal((len(points), 1, 1)))
+    shade = (0.5 + 0.55 * np.minimum(1, t * 2.5))[None, :, None] * (
+        1 + 0.2 * rng.standard_normal((len(points), 1, 1))
+    )
     shade = shade * (1 + 0.16 * rng.standard_normal((_GUIDES, 1, 1)))[nearest]
     colours = np.clip(linear(hair.colour) * shade * (0.75 + comb.lifts[:, None, None]), 0.002, 1)
     widths = comb.width * (1 - 0.55 * t**3) * rng.uniform(0.7, 1.3, (len(points), 1))
@@ -150,7 +170,7 @@ def _pulled_back(roots: Roots, chance: Floats) -> Comb:
         wobble=0.012,
         attraction=0.85,
         clump=0.5,
-        width=0.025,
+        width=0.028,
     )
 
 
@@ -169,7 +189,11 @@ def _falling(hair: Hair, roots: Roots, side: Floats, chance: Floats, rng: np.ran
         x, up = np.abs(p[:, 0]), smoothstep(p[:, 1], 0.9, 1.65)
         back = -0.38 * smoothstep(p[:, 2], -1.3, 0.0) * smoothstep(p[:, 1], 0.1, 1.2) - 0.04
         flow = np.stack([side * (0.62 * up + 0.02), -0.05 - 0.2 * (1 - up), back], 1)
-        face = smoothstep(p[:, 2], -0.8, -0.3) * (1 - smoothstep(x, 0.85, 1.15)) * (1 - smoothstep(p[:, 1], 0.5, 1.1))
+        face = (
+            smoothstep(p[:, 2], -0.8, -0.3)
+            * (1 - smoothstep(x, 0.85, 1.15))
+            * (1 - smoothstep(p[:, 1], 0.5, 1.1))
+        )
         inward = np.sign(p[:, 0]) * 0.5 * smoothstep(x, 1.25, 1.6)
         flow = flow + np.stack([side * face - inward, 0 * face, -face], 1)
         front = np.stack([0.15 * np.sign(p[:, 0]), -0.5 + 0 * x, 0.45 * smoothstep(p[:, 1], 0.9, 1.4)], 1)
@@ -182,11 +206,11 @@ def _falling(hair: Hair, roots: Roots, side: Floats, chance: Floats, rng: np.ran
         fringe=fringe,
         field=field,
         gravity=lambda p: 0.18 + 0.5 * (1 - smoothstep(p[:, 1], 0.7, 1.6)),
-        steps=20 if hair.wave > 0.6 else 12,
+        steps=20 if hair.wave > 0.6 else 11,
         wobble=0.025,
         attraction=0.85,
         clump=0.55,
-        width=0.026,
+        width=0.029,
     )
 
 
@@ -224,7 +248,7 @@ def _short(hair: Hair, roots: Roots, side: Floats, chance: Floats, rng: np.rando
         wobble=0.05,
         attraction=0.35,
         clump=0.45,
-        width=0.024,
+        width=0.027,
     )
 
 
@@ -235,7 +259,11 @@ def _bun(person: Person, hair: Hair, camera: Floats) -> Surface:
     along = unit(np.cross(out, rng.standard_normal((count, 3)) * 0.25 + np.array([0.15, 0.3, 1.0])))
     turn = np.linspace(-0.7, 0.7, 8)[None, :, None]
     radius = 0.46 * rng.uniform(0.6, 1.0, (count, 1, 1)) ** 0.3
-    points = _BUN + unit(_BUN - _CROWN) * 0.12 + radius * (out[:, None] * np.cos(turn) + along[:, None] * np.sin(turn))
+    points = (
+        _BUN
+        + unit(_BUN - _CROWN) * 0.12
+        + radius * (out[:, None] * np.cos(turn) + along[:, None] * np.sin(turn))
+    )
     shade = 0.8 + 0.22 * rng.standard_normal((count, 1, 1))
     colours = np.clip(linear(hair.colour) * shade * np.ones_like(points), 0.002, 1)
     strands = Strands(points, np.full(points.shape[:2], 0.024), colours, unit(points - _BUN))

@@ -43,16 +43,21 @@ class PosedHead:
 
 def frame_of(mesh: HeadMesh, person: Person) -> Frame:
     """The frame of a person."""
-    coarse = deform(mesh, _weights(person, person.age))
-    centres, _ = _eyes(mesh, coarse)
-    origin, size = centres.mean(0), float(np.linalg.norm(centres[0] - centres[1]))
-    fine = (mesh.refine @ coarse - origin) / size
+    coarse, size = bare_coarse(mesh, person)
+    fine = mesh.refine @ coarse / size
     fine[~mesh.used] = _NOWHERE
     q = mesh.canonical
     chin = (np.abs(q[:, 0]) < 0.2) & (q[:, 1] < -1.3) & (q[:, 1] > -1.75) & (q[:, 2] > 0.05)
     top, bottom = fine[:, 1].max(), fine[chin, 1].min()
     middle = np.array([0.0, (top + bottom) / 2 - 0.08, -0.7])
     return Frame(size, middle, float((top - bottom) / 2 * 1.47))
+
+
+def bare_coarse(mesh: HeadMesh, person: Person) -> tuple[Floats, float]:
+    """Coarse vertices (c, 3) in decimetres of the expressionless head about its eyes, and their distance."""
+    coarse = deform(mesh, _weights(person, person.age))
+    centres, _ = _eyes(mesh, coarse)
+    return coarse - centres.mean(0), float(np.linalg.norm(centres[0] - centres[1]))
 
 
 def pose(mesh: HeadMesh, person: Person, look: Look, frame: Frame) -> PosedHead:
@@ -117,7 +122,9 @@ class Collider:
         self._points, self._normals = head.vertices[keep], head.normals[keep]
         self._tree = cKDTree(self._points, balanced_tree=False, compact_nodes=False)
 
-    def push(self, points: Floats, clearance: Floats | float, attraction: float = 0.0) -> tuple[Floats, Floats]:
+    def push(
+        self, points: Floats, clearance: Floats | float, attraction: float = 0.0
+    ) -> tuple[Floats, Floats]:
         """Points (..., 3) moved to at least ``clearance`` above the skin, and the skin's normals there.
 
         ``attraction`` (0 to 1) also pulls points on the upper head down to their clearance.

@@ -20,8 +20,6 @@ from dataset_builder.heads.surfaces import Material, Surface, smooth_closed, sur
 from dataset_builder.heads.variation import Variation
 from dataset_builder.heads.wearables import facemask, head_band, mask_cover, scarf
 
-_CAMERA_DISTANCE = 16.0
-
 
 @dataclass(frozen=True)
 class Softbox:
@@ -55,7 +53,7 @@ def build_scene(person: Person, look: Look, variation: Variation, shown: Person 
     frame = frame_of(mesh, person)
     yaw, pitch = np.radians(variation.yaw), np.radians(variation.pitch)
     ahead = np.array([np.sin(yaw) * np.cos(pitch), np.sin(pitch), np.cos(yaw) * np.cos(pitch)])
-    camera = frame.middle + ahead * _CAMERA_DISTANCE
+    camera = frame.middle + ahead * variation.distance
     bare = pose(mesh, shown or person, look, frame)
     head = displaced(bare, relief(mesh, person, look))
     return Scene(
@@ -80,7 +78,9 @@ def _surfaces(
     result += eyeballs(head, person, variation) + lashes(head, person, look.makeup.liner, camera)
     if look.smiles:
         result.append(upper_teeth(head))
-    result += scalp_hair(head, person, look, collider, camera) + facial_hair(head, person, look, camera)
+    result += scalp_hair(head, person, look, collider, camera)
+    if "facemask" not in look.extras or "beard" in look.facial_hair:
+        result += facial_hair(head, person, look, camera)
     if look.extras & {"glasses", "sunglasses"}:
         result += eyewear(head, person, tinted="sunglasses" in look.extras)
     if "facemask" in look.extras:
@@ -119,7 +119,10 @@ def _collar(head: PosedHead, person: Person) -> Surface:
     mesh = head.mesh
     depth = shirt_mask(mesh, person) - 0.02
     edges = np.concatenate([mesh.triangles[:, [0, 1]], mesh.triangles[:, [1, 2]]])
-    edges = edges[((depth[edges[:, 0]] > 0) != (depth[edges[:, 1]] > 0)) & (np.abs(mesh.canonical[edges[:, 0], 0]) < 2.2)]
+    edges = edges[
+        ((depth[edges[:, 0]] > 0) != (depth[edges[:, 1]] > 0))
+        & (np.abs(mesh.canonical[edges[:, 0], 0]) < 2.2)
+    ]
     a, b = edges[:, 0], edges[:, 1]
     share = (depth[a] / (depth[a] - depth[b]))[:, None]
     crossing = head.vertices[a] * (1 - share) + head.vertices[b] * share
@@ -128,7 +131,9 @@ def _collar(head: PosedHead, person: Person) -> Surface:
     even = np.linspace(-np.pi, np.pi, 60, endpoint=False)
     path = np.stack([np.interp(even, turn[order], crossing[order, k], period=2 * np.pi) for k in range(3)], 1)
     cloth = Material(roughness=0.9, specular=0.05, two_sided=True)
-    return tube("collar", smooth_closed(path, 4), (0.10, 0.075), linear(person.shirt) * 0.85, cloth, closed=True)
+    return tube(
+        "collar", smooth_closed(path, 4), (0.10, 0.075), linear(person.shirt) * 0.85, cloth, closed=True
+    )
 
 
 def _softboxes(variation: Variation, frame: Frame, ahead: Floats) -> dict[str, Softbox]:
@@ -138,7 +143,9 @@ def _softboxes(variation: Variation, frame: Frame, ahead: Floats) -> dict[str, S
 
     def place(azimuth: float, elevation: float, distance: float) -> Floats:
         a, e = np.radians(azimuth) * light.side, np.radians(elevation)
-        return np.asarray(frame.middle + distance * (np.cos(e) * (np.cos(a) * ahead + np.sin(a) * right) + np.sin(e) * up))
+        return np.asarray(
+            frame.middle + distance * (np.cos(e) * (np.cos(a) * ahead + np.sin(a) * right) + np.sin(e) * up)
+        )
 
     warm = np.array([1 + light.warmth, 1.0, 1 - light.warmth])
     cool = np.array([1 - light.warmth * 0.7, 1.0, 1 + light.warmth * 0.7])

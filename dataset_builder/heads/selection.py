@@ -6,19 +6,31 @@ identities that mean something, without pushing any single head towards caricatu
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataset_builder.heads.identity import GROUPS, sample_person
+from dataset_builder.heads.picture import HeadRequest, make_all
+from dataset_builder.heads.proportions import looks_human
+from dataset_builder.heads.renderer import RenderSettings
+
 Embeddings = NDArray[np.float64]
 Embed = Callable[[Sequence[bytes]], Embeddings]
+
+# Small, quick pictures: enough for a recogniser, which looks at about 112 pixels.
+_SETTINGS = RenderSettings(size=192, samples=6, quality=85)
+_VARIATIONS = 2
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Chosen positions, best first, and mean cosines of the pictures of the chosen identities."""
+    """Chosen positions or seeds, and mean cosines of the pictures of the chosen identities."""
 
     chosen: tuple[int, ...]
     same: float
@@ -38,7 +50,9 @@ def choose(embeddings: Embeddings, count: int, usable: float = 0.6) -> Choice:
         raise ValueError(f"need {count} usable identities, got {len(candidates)} of {len(vectors)}")
     similarity = np.einsum("ivd,jwd->ij", vectors[candidates], vectors[candidates]) / vectors.shape[1] ** 2
     np.fill_diagonal(similarity, 0.0)
-    best = min((_grow(similarity, start, count) for start in range(len(candidates))), key=_mean_of(similarity))
+    best = min(
+        (_grow(similarity, start, count) for start in range(len(candidates))), key=_mean_of(similarity)
+    )
     best = _exchange(similarity, best)
     chosen = tuple(int(candidates[k]) for k in best)
     return Choice(chosen, float(same[list(chosen)].mean()), _mean_of(similarity)(best))
@@ -90,14 +104,35 @@ def _mean_of(similarity: Embeddings) -> Callable[[Sequence[int]], float]:
     return mean
 
 
-def choose_seeds(
-    pictures: Callable[[int], Sequence[bytes]], seeds: Sequence[int], embed: Embed, count: int
-) -> tuple[tuple[int, ...], Choice]:
-    """The chosen seeds of one group and how well they do.
+def choose_seeds(group: str, seeds: Sequence[int], embed: Embed, count: int, processes: int = 1) -> Choice:
+    """The chosen seeds of one group; ``embed`` gives a vector for each encoded picture, NaN without a face.
 
-    ``pictures`` gives one seed's variations as encoded bytes; ``embed`` turns pictures into vectors (n, d),
-    NaN where it finds no face.
+    Heads without human proportions are not considered.
     """
-    vectors = np.stack([np.asarray(embed(pictures(seed)), dtype=np.float64) for seed in seeds])
+    human = [seed for seed in seeds if looks_human(sample_person(group, seed))]
+    requests = [HeadRequest(group, s, v, settings=_SETTINGS) for s in human for v in range(_VARIATIONS)]
+    pictures = [made.picture for made in make_all(requests, processes)]
+    vectors = np.asarray(embed(pictures), dtype=np.float64).reshape(len(human), _VARIATIONS, -1)
     choice = choose(vectors, count)
-    return tuple(seeds[k] for k in choice.chosen), choice
+    return Choice(tuple(human[k] for k in choice.chosen), choice.same, choice.different)
+
+
+def main() -> None:
+    """Command line: prints one line of TOML a group."""
+    parser = argparse.ArgumentParser(description="Choose the seeds of rendered heads.")
+    parser.add_argument("--embed", required=True, metavar="MODULE:FUNCTION")
+    parser.add_argument("--candidates", type=int, default=125)
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=1)
+    arguments = parser.parse_args()
+    module, _, function = arguments.embed.partition(":")
+    embed: Embed = getattr(importlib.import_module(module), function)
+    for group in GROUPS:
+        seeds = range(1, arguments.candidates + 1)
+        choice = choose_seeds(group, seeds, embed, arguments.count, arguments.processes)
+        note = f"# same {choice.same:.3f}, different {choice.different:.3f}"
+        sys.stdout.write(f"{group} = {list(choice.chosen)}  {note}\n")
+
+
+if __name__ == "__main__":
+    main()

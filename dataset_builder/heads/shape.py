@@ -70,7 +70,7 @@ AXES: Mapping[str, Axis] = {
     "nose/nose-flaring": Axis(spread=0.52, limit=0.6),
     "nose/nose-nostrils-width": Axis(spread=0.52, limit=0.6),
     "nose/nose-nostrils-angle": Axis(*_UP, spread=0.52, limit=0.6),
-    "mouth/mouth-scale-horiz": Axis(spread=0.45, limit=0.72, bias=0.25),
+    "mouth/mouth-scale-horiz": Axis(spread=0.36, limit=0.8, bias=0.42),
     "mouth/mouth-scale-vert": Axis(spread=0.33, limit=0.36, bias=-0.08, male=-0.08),
     "mouth/mouth-trans": Axis(*_UP, spread=0.74, limit=0.62),
     "mouth/mouth-angles": Axis(*_UP, spread=0.33, limit=0.6, bias=0.22),

@@ -68,7 +68,11 @@ def goatee_mask(mesh: HeadMesh) -> Floats:
     """Where a goatee grows: the chin, and a strip from it to the corners of the mouth."""
     q, x = mesh.canonical, np.abs(mesh.canonical[:, 0])
     chin = np.exp(-((x / 0.36) ** 4)) * smoothstep(-q[:, 1], 1.24, 1.36) * smoothstep(q[:, 1], -1.78, -1.66)
-    sides = np.exp(-(((x - 0.43) / 0.085) ** 4)) * smoothstep(-q[:, 1], 0.86, 0.95) * smoothstep(q[:, 1], -1.7, -1.5)
+    sides = (
+        np.exp(-(((x - 0.43) / 0.085) ** 4))
+        * smoothstep(-q[:, 1], 0.86, 0.95)
+        * smoothstep(q[:, 1], -1.7, -1.5)
+    )
     front = smoothstep(q[:, 2], -0.4, -0.1) * (1 - smoothstep(mesh.masks["lips"], 0.05, 0.3))
     return np.asarray(np.clip(chin + sides, 0, 1) * front)
 
@@ -79,7 +83,9 @@ def brow_mask(mesh: HeadMesh, brows: Brows) -> Floats:
     along = np.clip((x - brows.inner) / (brows.outer - brows.inner), 0, 1)
     height = brows.height + brows.tilt * (along - 0.5) + brows.arch * 0.12 * np.sin(np.pi * along**1.35)
     half = brows.thickness * (1.1 - 0.62 * along**1.6)
-    ends = smoothstep(x, brows.inner - 0.07, brows.inner + 0.06) * smoothstep(-x, -brows.outer, -brows.outer + 0.14)
+    ends = smoothstep(x, brows.inner - 0.07, brows.inner + 0.06) * smoothstep(
+        -x, -brows.outer, -brows.outer + 0.14
+    )
     return np.asarray(np.exp(-(((q[:, 1] - height) / half) ** 4)) * ends * (q[:, 2] > -0.6))
 
 
@@ -98,7 +104,9 @@ def wrinkle_depth(mesh: HeadMesh, person: Person) -> Floats:
     depth = np.zeros(len(q))
     lowest = 0.60 + 0.1 * rng.random()
     for k in range(4):
-        line = np.exp(-(((bent - lowest - 0.155 * k) / 0.028) ** 2)) * smoothstep(-x, -0.85 + 0.1 * k, -0.5 + 0.1 * k)
+        line = np.exp(-(((bent - lowest - 0.155 * k) / 0.028) ** 2)) * smoothstep(
+            -x, -0.85 + 0.1 * k, -0.5 + 0.1 * k
+        )
         depth += line * (0.6 + 0.3 * rng.random())
     for k in range(4):
         angle = np.radians(-35 + 25 * k)
@@ -106,7 +114,9 @@ def wrinkle_depth(mesh: HeadMesh, person: Person) -> Floats:
         v = (y + 0.02) * np.cos(angle) - (x - 0.95) * np.sin(angle)
         depth += 0.7 * np.exp(-((v / 0.024) ** 2)) * smoothstep(u, 0.02, 0.1) * smoothstep(-u, -0.4, -0.25)
     fold = 0.30 + 0.42 * np.clip((-0.55 - y) / 0.75, 0, 1) ** 1.2
-    depth += 0.6 * np.exp(-(((x - fold) / 0.045) ** 2)) * smoothstep(-y, 0.5, 0.7) * smoothstep(y, -1.5, -1.25)
+    depth += (
+        0.6 * np.exp(-(((x - fold) / 0.045) ** 2)) * smoothstep(-y, 0.5, 0.7) * smoothstep(y, -1.5, -1.25)
+    )
     for k in range(2):
         bag = y + 0.30 + 0.09 * k + 0.32 * (x - 0.5) ** 2
         depth += 0.6 * np.exp(-((bag / 0.026) ** 2)) * smoothstep(-np.abs(x - 0.5), -0.42, -0.22)
@@ -121,7 +131,9 @@ def _wrinkling(age: float) -> float:
 def relief(mesh: HeadMesh, person: Person, look: Look) -> Floats:
     """Heights (n,) to raise the bare surface by: pores, wrinkles, and the thickness of the shirt."""
     q = mesh.canonical
-    fine = 0.0022 * noise(q, 9.0, *person.noise_key("pores")) + 0.0014 * noise(q, 22.0, *person.noise_key("grain"))
+    fine = 0.0022 * noise(q, 9.0, *person.noise_key("pores")) + 0.0014 * noise(
+        q, 22.0, *person.noise_key("grain")
+    )
     fine -= 0.018 * _wrinkling(look.age) * wrinkle_depth(mesh, person)
     fine *= 1 - lip_mask(mesh)
     cloth = smoothstep(shirt_mask(mesh, person), 0.0, 0.07)
@@ -153,7 +165,9 @@ def _paint_skin(paint: Paint, mesh: HeadMesh, person: Person) -> None:
     paint.multiply(_spot(mesh, 0.5, 0.16, 0.34, 0.13) * skin.shadows * 0.7, (0.94, 0.89, 0.88))
     coarse = 0.03 * skin.mottle * noise(q, 2.2, *person.noise_key("blotches"))[:, None] * (0.5, 1, 1)
     middle = 0.02 * skin.mottle * noise(q, 7.0, *person.noise_key("mottle"))[:, None] * (0.6, 1, 1)
-    paint.colours = paint.colours * (1 + coarse + middle + 0.014 * noise(q, 23.0, *person.noise_key("dots"))[:, None])
+    paint.colours = paint.colours * (
+        1 + coarse + middle + 0.014 * noise(q, 23.0, *person.noise_key("dots"))[:, None]
+    )
     rng = person.stream("spots")
     face = (q[:, 2] > -0.7) & (q[:, 1] > -1.6) & (q[:, 1] < 1.1) & (mesh.masks["lips"] < 0.1)
     cheeks = face & (np.abs(q[:, 0]) < 1.0) & (q[:, 1] < 0.1) & (q[:, 1] > -0.85)
@@ -230,5 +244,7 @@ def _paint_hair_and_shirt(paint: Paint, mesh: HeadMesh, person: Person, look: Lo
     scalp = np.clip(scalp * (1 + 0.12 * noise(q, 14.0, *person.noise_key("scalp"))), 0, 1)[:, None]
     ground = 0.8 if look.hair.style == "buzz" else 0.55
     colours = colours * (1 - scalp) + linear(look.hair.colour) * ground * scalp
-    shirt = linear(person.shirt) * (1 + 0.04 * stream(*person.noise_key("weave")).standard_normal((len(q), 1)))
+    shirt = linear(person.shirt) * (
+        1 + 0.02 * stream(*person.noise_key("weave")).standard_normal((len(q), 1))
+    )
     return np.where((smoothstep(shirt_mask(mesh, person), 0, 0.07) > 0.35)[:, None], shirt, colours)

@@ -42,7 +42,8 @@ def scatter(head: PosedHead, density: Floats, count: int, rng: np.random.Generat
 class Comb:
     """How roots (n,) are combed: length, lift off the skin, and a key (n, k) that says who follows whom.
 
-    ``fringe`` (n,) marks what may hang over the face; ``field`` and ``gravity`` give direction (g, 3) and downward pull (g,) at the guides' tips.
+    ``fringe`` (n,) marks what may hang over the face. ``field`` and ``gravity`` give direction (g, 3) and
+    downward pull (g,) at the guides' tips.
     """
 
     lengths: Floats
@@ -60,7 +61,11 @@ class Comb:
     def part(self, keep: np.ndarray) -> Comb:
         """The comb of some of the roots."""
         return replace(
-            self, lengths=self.lengths[keep], lifts=self.lifts[keep], key=self.key[keep], fringe=self.fringe[keep]
+            self,
+            lengths=self.lengths[keep],
+            lifts=self.lifts[keep],
+            key=self.key[keep],
+            fringe=self.fringe[keep],
         )
 
 
@@ -84,8 +89,9 @@ def follow(
     roots: Roots, comb: Comb, guides: Floats, guide_comb: Comb, rng: np.random.Generator
 ) -> tuple[Floats, np.ndarray]:
     """Strands (n, k, 3) that follow their three nearest guides, and the nearest guide of each (n,)."""
-    distance, near = cKDTree(guide_comb.key).query(comb.key, k=3)
-    share = 1 / (distance + 0.03) ** 2
+    found, neighbours = cKDTree(guide_comb.key).query(comb.key, k=3)
+    near = np.asarray(neighbours)
+    share = 1 / (np.asarray(found) + 0.03) ** 2
     share /= share.sum(1, keepdims=True)
     bend = ((guides[near] - guides[near][:, :, :1]) * share[..., None, None]).sum(1)
     scale = comb.lengths / np.maximum((guide_comb.lengths[near] * share).sum(1), 1e-3)

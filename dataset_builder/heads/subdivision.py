@@ -59,7 +59,7 @@ def _moved_vertices(
     border = 0.5 * sp.diags(1.0 / np.maximum(_row_sums(at_border), 1.0)) @ at_border @ midpoints + 0.5 * same
     on_border = np.zeros(count)
     on_border[edges[~inner].ravel()] = 1.0
-    return (sp.diags(1.0 - on_border) @ inside + sp.diags(on_border) @ border).tocsr()
+    return sp.csr_matrix(sp.diags(1.0 - on_border) @ inside + sp.diags(on_border) @ border)
 
 
 def _incidence(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sp.csr_matrix:

@@ -33,11 +33,15 @@ class Light:
 
 @dataclass(frozen=True)
 class Variation:
-    """Camera yaw and pitch in degrees, light, background number and weights of facial actions."""
+    """Camera yaw and pitch in degrees and its distance, light, background number, weights of facial actions.
+
+    A near camera (7 interocular distances, an arm's length) draws the nose large, as phone pictures do.
+    """
 
     number: int
     yaw: float
     pitch: float
+    distance: float
     light: Light
     background: int
     actions: Mapping[str, float]
@@ -60,18 +64,19 @@ def sample_variation(person: Person, number: int) -> Variation:
     plain = number == 0
     return Variation(
         number=number,
-        yaw=rng.uniform(-9, 9) if plain else rng.uniform(-15, 15),
-        pitch=rng.uniform(-3, 5) if plain else rng.uniform(-6, 8),
+        yaw=rng.uniform(-12, 12) if plain else rng.uniform(-22, 22),
+        pitch=rng.uniform(-4, 6) if plain else rng.uniform(-9, 10),
+        distance=rng.uniform(9, 18) if plain else rng.uniform(7, 16),
         light=Light(
             side=int(rng.choice([-1, 1])),
-            azimuth=rng.uniform(18, 58),
-            elevation=rng.uniform(12, 45),
-            key=rng.uniform(0.9, 1.15),
-            fill=rng.uniform(0.12, 0.45),
+            azimuth=rng.uniform(15, 60),
+            elevation=rng.uniform(10, 48),
+            key=rng.uniform(1.0, 1.2),
+            fill=rng.uniform(0.16, 0.45),
             rim=rng.uniform(0.2, 1.2),
-            ambient=rng.uniform(0.2, 0.45),
-            warmth=rng.uniform(-0.10, 0.14),
-            size=rng.uniform(1.5, 3.6),
+            ambient=rng.uniform(0.24, 0.42),
+            warmth=rng.uniform(-0.12, 0.16),
+            size=rng.uniform(1.8, 3.6),
         ),
         background=int(rng.integers(1 << 30)),
         actions=_EXPRESSIONS[0 if plain else int(rng.integers(len(_EXPRESSIONS)))],

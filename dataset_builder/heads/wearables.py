@@ -11,9 +11,24 @@ from dataset_builder.heads.pose import Collider, PosedHead
 from dataset_builder.heads.surfaces import Material, Surface, surface, tube
 
 _CLOTH = Material(roughness=0.85, specular=0.08, two_sided=True)
-_MASK_COLOURS: tuple[Colour, ...] = ((0.62, 0.78, 0.88), (0.90, 0.92, 0.93), (0.55, 0.72, 0.70), (0.22, 0.23, 0.26))
-_BAND_COLOURS: tuple[Colour, ...] = ((0.72, 0.12, 0.17), (0.12, 0.36, 0.62), (0.90, 0.70, 0.16), (0.10, 0.48, 0.40))
-_SCARF_COLOURS: tuple[Colour, ...] = ((0.66, 0.14, 0.16), (0.14, 0.29, 0.50), (0.76, 0.60, 0.24), (0.26, 0.42, 0.31))
+_MASK_COLOURS: tuple[Colour, ...] = (
+    (0.62, 0.78, 0.88),
+    (0.90, 0.92, 0.93),
+    (0.55, 0.72, 0.70),
+    (0.22, 0.23, 0.26),
+)
+_BAND_COLOURS: tuple[Colour, ...] = (
+    (0.72, 0.12, 0.17),
+    (0.12, 0.36, 0.62),
+    (0.90, 0.70, 0.16),
+    (0.10, 0.48, 0.40),
+)
+_SCARF_COLOURS: tuple[Colour, ...] = (
+    (0.66, 0.14, 0.16),
+    (0.14, 0.29, 0.50),
+    (0.76, 0.60, 0.24),
+    (0.26, 0.42, 0.31),
+)
 _MASK_COLUMNS, _MASK_ROWS = 61, 41
 
 
@@ -24,9 +39,9 @@ def _colour(person: Person, item: str, choices: tuple[Colour, ...]) -> Floats:
 def _blend(tree: cKDTree, query: Floats, values: Floats, count: int, softness: float) -> Floats:
     """Values of the nearest points, weighted by inverse squared distance."""
     distance, near = tree.query(query, k=count)
-    share = 1 / (distance + softness) ** 2
+    share = 1 / (np.asarray(distance) + softness) ** 2
     share /= share.sum(1, keepdims=True)
-    return np.asarray((values[near % len(values)] * share[..., None]).sum(1))
+    return np.asarray((values[np.asarray(near) % len(values)] * share[..., None]).sum(1))
 
 
 def mask_cover(head: PosedHead) -> Floats:
@@ -35,7 +50,9 @@ def mask_cover(head: PosedHead) -> Floats:
     u = np.arctan2(q[:, 0], q[:, 2] + 1.2) / 1.22
     top, bottom = -0.34 - 0.16 * u**2, -1.60 + 0.42 * np.abs(u) ** 2.2
     return np.asarray(
-        smoothstep(top - q[:, 1], 0.02, 0.1) * smoothstep(q[:, 1] - bottom, 0.02, 0.1) * smoothstep(-np.abs(u), -0.85, -0.7)
+        smoothstep(top - q[:, 1], 0.02, 0.1)
+        * smoothstep(q[:, 1] - bottom, 0.02, 0.1)
+        * smoothstep(-np.abs(u), -0.85, -0.7)
     )
 
 
@@ -127,7 +144,14 @@ def head_band(head: PosedHead, person: Person, clearance: float) -> Surface:
     normals = vertex_normals(vertices, triangles)
     normals *= np.sign((normals * (vertices - np.array([0, 0.6, -1.25]))).sum(1, keepdims=True))
     ribbing = 1 + 0.10 * np.cos(query[:, 1] * 75)[:, None]
-    return surface("head band", vertices, triangles, _colour(person, "head band", _BAND_COLOURS) * ribbing, _CLOTH, normals)
+    return surface(
+        "head band",
+        vertices,
+        triangles,
+        _colour(person, "head band", _BAND_COLOURS) * ribbing,
+        _CLOTH,
+        normals,
+    )
 
 
 def scarf(head: PosedHead, person: Person) -> list[Surface]:
@@ -138,7 +162,9 @@ def scarf(head: PosedHead, person: Person) -> list[Surface]:
     level, back, front = neck[:, 1].mean(), neck[:, 2].min(), neck[:, 2].max()
     rx, rz = np.abs(neck[:, 0]).max() + 0.24, (front - back) / 2 + 0.2
     result = [
-        _turn_of_scarf(f"scarf{k}", level + lift, rx * grow, rz * grow, (front + back) / 2, thick, colour, rng)
+        _turn_of_scarf(
+            f"scarf{k}", level + lift, rx * grow, rz * grow, (front + back) / 2, thick, colour, rng
+        )
         for k, (lift, grow, thick) in enumerate(((-0.40, 1.22, 0.36), (-0.04, 1.04, 0.27)))
     ]
     t = np.linspace(0, 1, 14)
@@ -148,7 +174,14 @@ def scarf(head: PosedHead, person: Person) -> list[Surface]:
 
 
 def _turn_of_scarf(
-    name: str, y: float, rx: float, rz: float, z: float, thick: float, colour: Floats, rng: np.random.Generator
+    name: str,
+    y: float,
+    rx: float,
+    rz: float,
+    z: float,
+    thick: float,
+    colour: Floats,
+    rng: np.random.Generator,
 ) -> Surface:
     columns, phase = 28, rng.uniform(0, 2 * np.pi, 6)
     turn = np.linspace(0, 2 * np.pi, 72, endpoint=False)
