@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from dataset_builder.heads.identity import Colour, Hair, Makeup, Person, years
 from dataset_builder.heads.variation import Variation
+from dataset_builder.schema.verdict import Label
 
 PAPER_ATTRIBUTES = (
     "glasses",
@@ -170,7 +171,7 @@ def edited(look: Look, attribute: str) -> Look:
     return EDITS[attribute](look)
 
 
-def labels(look: Look) -> dict[str, str]:
+def labels(look: Look) -> dict[str, Label]:
     """The 19 paper attributes of a look: "yes", "no" or "unknown"."""
     hidden = "facemask" in look.extras
     style, makeup = look.hair.style, look.makeup
@@ -195,7 +196,7 @@ def labels(look: Look) -> dict[str, str]:
         "red_hair": look.dyed == "red",
         "young": look.years < _YOUNG_BELOW,
     }
-    result = {name: "yes" if shown[name] else "no" for name in PAPER_ATTRIBUTES}
+    result: dict[str, Label] = {name: "yes" if shown[name] else "no" for name in PAPER_ATTRIBUTES}
     if hidden and shown["thick_beard"]:
         result["thick_beard"] = "unknown"
     return result

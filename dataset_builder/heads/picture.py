@@ -13,6 +13,7 @@ from dataset_builder.heads.identity import sample_person
 from dataset_builder.heads.renderer import RenderSettings
 from dataset_builder.heads.scene import build_scene
 from dataset_builder.heads.variation import sample_variation
+from dataset_builder.schema.verdict import Label
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class HeadPicture:
     """Encoded bytes, the labels that hold for them, and the age in years."""
 
     picture: bytes
-    labels: dict[str, str]
+    labels: dict[str, Label]
     age: float
 
 
