@@ -10,10 +10,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support import FACEDELTA, Result, call, command
+from dataset_builder.store import StoredFace, read_faces
+from targets.images import decode
+from tests.support import FACEDELTA, ROOT, Result, call, command
 
 pytest.importorskip("mitsuba", reason="the packages that render heads are not installed")
 
@@ -214,3 +217,28 @@ def test_unknown_recipe_and_missing_candidates(tmp_path: Path, capsys: pytest.Ca
     assert_one_line(result, "unknown recipe 'dmo'")
     result = call(capsys, "build", recipe(tmp_path), "--out", tmp_path / "out", "--candidates", tmp_path)
     assert_one_line(result, "sources.parquet is missing")
+
+
+def test_the_demo_recipe_renders_what_ships(tmp_path: Path) -> None:
+    """Two identities from seeds to dataset, and the pictures are those that ship with the package."""
+    out = tmp_path / "out"
+    result = command("build", "demo", "--out", out, "--limit", 2, "--no-progress")
+    assert result.status == 0, result.err
+    assert "32 candidates" in result.out
+    made = [
+        face for shard in sorted((out / ".build" / "edit").glob("*.parquet")) for face in read_faces(shard)
+    ]
+    shipped = {
+        (face.identity, face.variation, face.attribute): face
+        for face in read_faces(ROOT / "dataset_builder" / "demo" / "candidates.parquet")
+    }
+    assert len(made) == 32
+    for face in made:
+        twin = shipped[face.identity, face.variation, face.attribute]
+        assert (face.labels, face.age, face.distorted) == (twin.labels, twin.age, twin.distorted)
+        difference = np.abs(pixels(face) - pixels(twin)).mean()
+        assert difference < 1.5, f"{face.identity} {face.attribute}: mean difference {difference:.2f} of 255"
+
+
+def pixels(face: StoredFace) -> np.ndarray:
+    return np.asarray(decode(face.read(), face.identity).image, dtype=float)
