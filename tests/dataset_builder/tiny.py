@@ -1,0 +1,102 @@
+"""Diffusion pipelines with random weights that run in a fraction of a second on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    DDIMScheduler,
+    DPMSolverMultistepScheduler,
+    EulerAncestralDiscreteScheduler,
+    PNDMScheduler,
+    UNet2DConditionModel,
+    UniPCMultistepScheduler,
+)
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+from dataset_builder.edit.denoise import Parts
+
+SIDE = 16  # pixels; the latents have half of it
+SCHEDULERS = {
+    "ddim": DDIMScheduler,
+    "dpm": DPMSolverMultistepScheduler,
+    "unipc": UniPCMultistepScheduler,
+    "pndm": PNDMScheduler,
+    "ancestral": EulerAncestralDiscreteScheduler,
+}
+
+
+def tiny_tokenizer() -> CLIPTokenizer:
+    letters = "abcdefghijklmnopqrstuvwxyz,"
+    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
+    return CLIPTokenizer(
+        vocab={word: index for index, word in enumerate(words)}, merges=[], model_max_length=77
+    )
+
+
+def tiny_text_encoder() -> CLIPTextModel:
+    config = CLIPTextConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=37,
+        num_attention_heads=4,
+        num_hidden_layers=2,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=1,
+    )
+    return CLIPTextModel(config).eval()
+
+
+def tiny_unet(in_channels: int = 4) -> UNet2DConditionModel:
+    return UNet2DConditionModel(
+        block_out_channels=(32, 64),
+        layers_per_block=1,
+        sample_size=SIDE // 2,
+        in_channels=in_channels,
+        out_channels=4,
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        cross_attention_dim=32,
+        attention_head_dim=4,
+    ).eval()
+
+
+def tiny_vae() -> AutoencoderKL:
+    return AutoencoderKL(
+        block_out_channels=(32, 64),
+        in_channels=3,
+        out_channels=3,
+        down_block_types=("DownEncoderBlock2D", "DownEncoderBlock2D"),
+        up_block_types=("UpDecoderBlock2D", "UpDecoderBlock2D"),
+        latent_channels=4,
+        sample_size=SIDE,
+    ).eval()
+
+
+def tiny_scheduler(name: str = "ddim") -> Any:
+    config = {
+        "num_train_timesteps": 1000,
+        "beta_start": 0.00085,
+        "beta_end": 0.012,
+        "beta_schedule": "scaled_linear",
+    }
+    if name == "ddim":
+        config |= {"clip_sample": False, "set_alpha_to_one": False}
+    if name == "pndm":
+        config |= {"skip_prk_steps": True}
+    return SCHEDULERS[name](**config)
+
+
+def tiny_parts(scheduler: str = "ddim", seed: int = 0) -> Parts:
+    torch.manual_seed(seed)
+    return Parts(
+        unet=tiny_unet(),
+        vae=tiny_vae(),
+        text_encoder=tiny_text_encoder(),
+        tokenizer=tiny_tokenizer(),
+        scheduler=tiny_scheduler(scheduler),
+        facts={"checkpoint": "tiny"},
+    )
