@@ -81,9 +81,9 @@ class Denoiser:
         self.batch_size, self.decode_size = batch_size, decode_size
         self.halvings: list[str] = []
         self.tokenizer = parts.tokenizer
-        self.text_encoder = parts.text_encoder.to(device, dtype).eval()
-        self.unet = parts.unet.to(device, dtype, memory_format=torch.channels_last).eval()
-        self.vae = parts.vae.to(device, dtype, memory_format=torch.channels_last).eval()
+        self.text_encoder = _moved(parts.text_encoder, device, dtype)
+        self.unet = _moved(parts.unet, device, dtype).to(memory_format=torch.channels_last)
+        self.vae = _moved(parts.vae, device, dtype).to(memory_format=torch.channels_last)
         self._unet, self._decode = self.unet, self.vae.decode
         if compiled:
             self._unet = torch.compile(self.unet, dynamic=False, fullgraph=True)
@@ -187,3 +187,9 @@ class Denoiser:
                 self.halvings.append(f"{setting} {size} -> {size // 2}")
                 setattr(self, setting, size // 2)
             torch.cuda.empty_cache()
+
+
+def _moved(network: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    # diffusers warns about any cast, so a network loaded in the right precision is only moved.
+    moved = network.to(device) if network.dtype == dtype else network.to(device, dtype)
+    return moved.eval()
