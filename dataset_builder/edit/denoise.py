@@ -9,13 +9,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
 from dataset_builder.edit.trajectories import Question
+from dataset_builder.edit.unet import body, divisible, head
 
 TAIL = 4
+# (n,) rows of latents and (n, tokens, width) texts -> (n, channels, height, width) noise.
+Ask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 ValueT = TypeVar("ValueT")
 
 
@@ -84,10 +88,9 @@ class Denoiser:
         self.text_encoder = _moved(parts.text_encoder, device, dtype)
         self.unet = _moved(parts.unet, device, dtype).to(memory_format=torch.channels_last)
         self.vae = _moved(parts.vae, device, dtype).to(memory_format=torch.channels_last)
-        self._unet, self._decode = self.unet, self.vae.decode
-        if compiled:
-            self._unet = torch.compile(self.unet, dynamic=False, fullgraph=True)
-            self._decode = torch.compile(self.vae.decode, dynamic=False)
+        compile_ = partial(torch.compile, dynamic=False) if compiled else _as_it_is
+        self._unet, self._decode = compile_(self.unet), compile_(self.vae.decode)
+        self._head, self._body = compile_(partial(head, self.unet)), compile_(partial(body, self.unet))
 
     def encode(self, texts: Sequence[str]) -> torch.Tensor:
         """Embed texts, each padded to the tokenizer's length.
@@ -143,17 +146,41 @@ class Denoiser:
         """
         rows = torch.tensor([question.row for question in questions], device=self.device)
         texts = torch.tensor([place[question.text] for question in questions], device=self.device)
-        samples = latents.to(self.dtype)
+        samples = latents.to(self.dtype, memory_format=torch.channels_last)
+        ask = self._whole(samples, timestep)
+        if divisible(self.unet, *latents.shape[2:]):
+            ask = self._halves(samples, timestep)
 
         def evaluate(start: int, count: int, padded: int) -> torch.Tensor:
-            pick = torch.arange(start, start + padded, device=self.device).clamp(max=start + count - 1)
-            batch = samples[rows[pick]].contiguous(memory_format=torch.channels_last)
-            answer = self._unet(
-                batch, timestep, encoder_hidden_states=embeddings[texts[pick]], return_dict=False
-            )[0]
-            return answer[:count].float()
+            pick = self._pick(start, count, padded)
+            return ask(rows[pick], embeddings[texts[pick]])[:count].float()
 
         return torch.cat(self._batched(evaluate, len(questions), "batch_size"))
+
+    def _whole(self, samples: torch.Tensor, timestep: torch.Tensor) -> Ask:
+        def ask(rows: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+            answer = self._unet(samples[rows], timestep, encoder_hidden_states=texts, return_dict=False)
+            noise: torch.Tensor = answer[0]
+            return noise
+
+        return ask
+
+    def _halves(self, samples: torch.Tensor, timestep: torch.Tensor) -> Ask:
+        def evaluate(start: int, count: int, padded: int) -> list[torch.Tensor]:
+            return [part[:count] for part in self._head(samples[self._pick(start, count, padded)], timestep)]
+
+        batches = self._batched(evaluate, len(samples), "batch_size")
+        hidden = [torch.cat(parts) for parts in zip(*batches, strict=True)]
+
+        def ask(rows: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+            noise: torch.Tensor = self._body(tuple(part[rows] for part in hidden), timestep, texts)
+            return noise
+
+        return ask
+
+    def _pick(self, start: int, count: int, padded: int) -> torch.Tensor:
+        """Indices of a batch, its last item repeated to fill it."""
+        return torch.arange(start, start + padded, device=self.device).clamp(max=start + count - 1)
 
     def decode(self, latents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Turn (n, channels, height, width) latents into pictures.
@@ -161,11 +188,11 @@ class Denoiser:
         Returns:
             (n, H, W, 3) uint8 on the CPU, and (n,) bool: False where the decoded picture is not finite.
         """
-        samples = (latents / self.vae.config.scaling_factor).to(self.dtype)
+        scaled = latents / self.vae.config.scaling_factor
+        samples = scaled.to(self.dtype, memory_format=torch.channels_last)
 
         def evaluate(start: int, count: int, padded: int) -> tuple[torch.Tensor, torch.Tensor]:
-            pick = torch.arange(start, start + padded, device=self.device).clamp(max=start + count - 1)
-            batch = samples[pick].contiguous(memory_format=torch.channels_last)
+            batch = samples[self._pick(start, count, padded)]
             picture = self._decode(batch, return_dict=False)[0][:count].float()
             pixels = (picture.nan_to_num() / 2 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
             return pixels.permute(0, 2, 3, 1).contiguous().cpu(), picture.isfinite().flatten(1).all(1).cpu()
@@ -187,6 +214,10 @@ class Denoiser:
                 self.halvings.append(f"{setting} {size} -> {size // 2}")
                 setattr(self, setting, size // 2)
             torch.cuda.empty_cache()
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
 
 
 def _moved(network: Any, device: torch.device, dtype: torch.dtype) -> Any:

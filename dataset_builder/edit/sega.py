@@ -28,7 +28,7 @@ import torch
 
 from dataset_builder.edit.denoise import Denoiser, Parts
 from dataset_builder.edit.guidance import concept_table, mixture, semantic_guidance
-from dataset_builder.edit.trajectories import EditRequest, Forks, Question, copied, select_rows
+from dataset_builder.edit.trajectories import SegaRequest, Forks, Question, copied, select_rows
 from dataset_builder.schema.taxonomy import SegaConcept
 from targets.base.errors import InputError
 
@@ -89,7 +89,7 @@ class SegaPlan:
         settings: of the run.
     """
 
-    waves: tuple[tuple[EditRequest, ...], ...]
+    waves: tuple[tuple[SegaRequest, ...], ...]
     settings: SegaSettings
 
     @property
@@ -109,23 +109,23 @@ class Picture:
         provenance: model facts, prompts, seed, settings, concepts; JSON values only.
     """
 
-    request: EditRequest
+    request: SegaRequest
     pixels: Pixels | None
     reason: str | None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
-def plan(requests: Iterable[EditRequest], settings: SegaSettings) -> SegaPlan:
+def plan(requests: Iterable[SegaRequest], settings: SegaSettings) -> SegaPlan:
     """Group requests by source and fill waves in order of appearance.
 
     Raises:
         InputError: an edit's concepts differ in their momentum scale, which an edit has one of.
     """
-    families: dict[EditRequest, list[EditRequest]] = {}
+    families: dict[SegaRequest, list[SegaRequest]] = {}
     for request in dict.fromkeys(requests):
         check_concepts(request.concepts)
         families.setdefault(request.source, []).append(request)
-    waves: list[list[EditRequest]] = []
+    waves: list[list[SegaRequest]] = []
     for family in families.values():
         if not waves or len(waves[-1]) + len(family) > settings.wave_size:
             waves.append([])
@@ -148,7 +148,7 @@ def check_concepts(concepts: Sequence[SegaConcept]) -> None:
         )
 
 
-def wave_evaluations(wave: Sequence[EditRequest], steps: int) -> int:
+def wave_evaluations(wave: Sequence[SegaRequest], steps: int) -> int:
     """UNet evaluations that a wave needs."""
     forks, total = Forks(wave, steps), 0
     for step in range(steps):
@@ -176,7 +176,7 @@ class SemanticGuidance:
         for wave in plan.waves:
             yield from self.pictures(wave)
 
-    def pictures(self, wave: Sequence[EditRequest]) -> tuple[Picture, ...]:
+    def pictures(self, wave: Sequence[SegaRequest]) -> tuple[Picture, ...]:
         """Run one wave; one answer per request, in their order."""
         with torch.inference_mode():
             decoded, finite = self.denoiser.decode(self.latents(wave))
@@ -190,7 +190,7 @@ class SemanticGuidance:
             for request, picture, reason in zip(wave, pixels, reasons, strict=True)
         )
 
-    def latents(self, wave: Sequence[EditRequest]) -> torch.Tensor:
+    def latents(self, wave: Sequence[SegaRequest]) -> torch.Tensor:
         """Denoise one wave.
 
         Returns:
@@ -213,7 +213,7 @@ class SemanticGuidance:
             )
         return [bool(bad) for bad in unsafe]
 
-    def _provenance(self, request: EditRequest) -> dict[str, Any]:
+    def _provenance(self, request: SegaRequest) -> dict[str, Any]:
         return {
             **self.parts.facts,
             "method": "sega" if request.concepts else "diffusion",
@@ -230,7 +230,7 @@ class SemanticGuidance:
 class _Run:
     """One wave on its way: latents by row, momentum by edit, the scheduler's memory."""
 
-    def __init__(self, engine: SemanticGuidance, wave: Sequence[EditRequest]) -> None:
+    def __init__(self, engine: SemanticGuidance, wave: Sequence[SegaRequest]) -> None:
         self.settings, self.denoiser = engine.settings, engine.denoiser
         self.scheduler = copy.deepcopy(engine.parts.scheduler)
         self.scheduler.set_timesteps(self.settings.steps, device=engine.device)
@@ -315,6 +315,6 @@ def _texts(forks: Forks) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _padded_texts(edit: EditRequest, width: int) -> list[str]:
+def _padded_texts(edit: SegaRequest, width: int) -> list[str]:
     texts = [concept.prompt for concept in edit.concepts]
     return texts + [edit.negative_prompt] * (width - len(texts))

@@ -18,7 +18,7 @@ from dataset_builder.schema.taxonomy import SegaConcept
 
 
 @dataclass(frozen=True)
-class EditRequest:
+class SegaRequest:
     """One picture: a source face, or an edit of it.
 
     Attributes:
@@ -34,9 +34,9 @@ class EditRequest:
     concepts: tuple[SegaConcept, ...] = ()
 
     @property
-    def source(self) -> EditRequest:
+    def source(self) -> SegaRequest:
         """The request for the picture that this one is an edit of."""
-        return EditRequest(self.prompt, self.negative_prompt, self.seed)
+        return SegaRequest(self.prompt, self.negative_prompt, self.seed)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Forks:
         row_of: request -> its row now.
     """
 
-    def __init__(self, requests: Sequence[EditRequest], steps: int) -> None:
+    def __init__(self, requests: Sequence[SegaRequest], steps: int) -> None:
         self.requests = tuple(requests)
         self.steps = steps
         self.edits = tuple(dict.fromkeys(request for request in requests if request.concepts))

@@ -23,7 +23,7 @@ from diffusers import AutoencoderKL, DDIMScheduler, UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel
 
 from dataset_builder.edit.denoise import Parts
-from dataset_builder.edit.sega import EditRequest, SegaSettings, SemanticGuidance, plan
+from dataset_builder.edit.sega import SegaRequest, SegaSettings, SemanticGuidance, plan
 from dataset_builder.schema.taxonomy import SegaConcept
 from tests.dataset_builder.tiny import tiny_parts, tiny_tokenizer
 
@@ -110,14 +110,14 @@ def original(parts: Parts, batch: int, settings: SegaSettings) -> Callable[[], A
     )
 
 
-def requests(sources: int) -> list[EditRequest]:
+def requests(sources: int) -> list[SegaRequest]:
     concepts = [
         SegaConcept(prompt=f"smile, {'a' * number}", guidance_scale=9.0, threshold=0.96)
         for number in range(1, EDITS + 1)
     ]
-    faces = [EditRequest("a photo of the face of bob", "drawing", seed) for seed in range(sources)]
+    faces = [SegaRequest("a photo of the face of bob", "drawing", seed) for seed in range(sources)]
     return [
-        EditRequest(face.prompt, face.negative_prompt, face.seed, edit)
+        SegaRequest(face.prompt, face.negative_prompt, face.seed, edit)
         for face in faces
         for edit in [(), *((concept,) for concept in concepts)]
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dataset_builder.edit.sega import EditRequest, SegaSettings, SemanticGuidance, plan, wave_evaluations
+from dataset_builder.edit.sega import SegaRequest, SegaSettings, SemanticGuidance, plan, wave_evaluations
 from dataset_builder.schema.taxonomy import SegaConcept, load_taxonomy
 from targets.base.errors import InputError
 from tests.dataset_builder.tiny import SIDE, tiny_parts
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 STEPS = 12
 TOLERANCE = 1e-4
 SETTINGS = SegaSettings(steps=STEPS, height=SIDE, width=SIDE, batch_size=8, precision="float32")
-FACE = EditRequest("a photo of the face of bob", "drawing", seed=7)
+FACE = SegaRequest("a photo of the face of bob", "drawing", seed=7)
 
 
 def concept(prompt: str = "smile", **settings: Any) -> SegaConcept:
@@ -28,11 +28,11 @@ def concept(prompt: str = "smile", **settings: Any) -> SegaConcept:
     return SegaConcept(prompt=prompt, **(base | settings))
 
 
-def edit(*concepts: SegaConcept, source: EditRequest = FACE) -> EditRequest:
-    return EditRequest(source.prompt, source.negative_prompt, source.seed, concepts)
+def edit(*concepts: SegaConcept, source: SegaRequest = FACE) -> SegaRequest:
+    return SegaRequest(source.prompt, source.negative_prompt, source.seed, concepts)
 
 
-def original(request: EditRequest, scheduler: str, settings: SegaSettings = SETTINGS) -> torch.Tensor:
+def original(request: SegaRequest, scheduler: str, settings: SegaSettings = SETTINGS) -> torch.Tensor:
     """Latents of diffusers' SemanticStableDiffusionPipeline for one request."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the pipeline is deprecated and says so
@@ -81,11 +81,11 @@ def original(request: EditRequest, scheduler: str, settings: SegaSettings = SETT
     return result[0]
 
 
-def ours(*requests: EditRequest, scheduler: str = "ddim", settings: SegaSettings = SETTINGS) -> torch.Tensor:
+def ours(*requests: SegaRequest, scheduler: str = "ddim", settings: SegaSettings = SETTINGS) -> torch.Tensor:
     return SemanticGuidance(tiny_parts(scheduler), settings).latents(requests)
 
 
-def assert_same(requests: list[EditRequest], scheduler: str = "ddim") -> None:
+def assert_same(requests: list[SegaRequest], scheduler: str = "ddim") -> None:
     got = ours(*requests, scheduler=scheduler)
     for index, request in enumerate(requests):
         expected = original(request, scheduler)
@@ -134,7 +134,7 @@ def test_other_schedulers_match_the_original(scheduler: str) -> None:
 
 @pytest.mark.parametrize("scheduler", ["ddim", "dpm"])
 def test_mixed_sources_and_attributes_in_one_wave_match_the_original(scheduler: str) -> None:
-    other = EditRequest("a photo of the face of eve", "", seed=8)
+    other = SegaRequest("a photo of the face of eve", "", seed=8)
     requests = [FACE, *(edit(*concepts) for concepts in SINGLE.values())]
     requests += [edit(concept("hat"), source=other), other, edit(concept(warmup_steps=2), source=other)]
     assert_same(requests, scheduler)
@@ -195,7 +195,7 @@ def test_sources_and_warmups_are_evaluated_once() -> None:
 
 
 def test_a_plan_keeps_sources_and_edits_together() -> None:
-    faces = [EditRequest("a face", "", seed) for seed in range(3)]
+    faces = [SegaRequest("a face", "", seed) for seed in range(3)]
     requests = faces + [edit(concept(), source=face) for face in faces]
     waves = plan(requests, SegaSettings(wave_size=4)).waves
     assert [len(wave) for wave in waves] == [4, 2]
@@ -230,7 +230,7 @@ def test_settings_out_of_range(wrong: dict[str, Any], message: str) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_cut_with_a_warning() -> None:
-    long = EditRequest("a" * 74 + " bye", "", 0)
+    long = SegaRequest("a" * 74 + " bye", "", 0)
     with pytest.warns(UserWarning, match="may have 77 tokens, got 79: 'y ?e' is cut"):
         ours(long)
 
@@ -268,14 +268,14 @@ def test_a_batch_that_does_not_fit_is_halved_and_recorded(monkeypatch: pytest.Mo
     requests = [edit(concept(prompt)) for prompt in ("hat", "smile", "beard")]
     engine = SemanticGuidance(tiny_parts(), SETTINGS)
     whole = engine.latents(requests)
-    unet = engine.denoiser._unet
+    body = engine.denoiser._body
 
     def small(batch: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if len(batch) > 2:
             raise torch.OutOfMemoryError
         return unet(batch, *args, **kwargs)
 
-    monkeypatch.setattr(engine.denoiser, "_unet", small)
+    monkeypatch.setattr(engine.denoiser, "_body", small)
     torch.testing.assert_close(engine.latents(requests), whole, rtol=0, atol=TOLERANCE)
     assert engine.denoiser.halvings == ["batch_size 8 -> 4", "batch_size 4 -> 2"]
 
@@ -286,6 +286,6 @@ def test_a_batch_of_one_that_does_not_fit_is_an_error(monkeypatch: pytest.Monkey
     def full(*args: Any, **kwargs: Any) -> Any:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(engine.denoiser, "_unet", full)
+    monkeypatch.setattr(engine.denoiser, "_head", full)
     with pytest.raises(torch.OutOfMemoryError):
         engine.latents([FACE])
