@@ -200,9 +200,7 @@ class Denoiser:
         pixels, finite = zip(*self._batched(evaluate, len(samples), "decode_size"), strict=True)
         return torch.cat(pixels), torch.cat(finite)
 
-    def _batched(
-        self, evaluate: Callable[[int, int, int], ValueT], count: int, setting: str
-    ) -> list[ValueT]:
+    def _batched(self, evaluate: Callable[[int, int, int], ValueT], count: int, setting: str) -> list[ValueT]:
         """Run ``evaluate`` over all batches; start anew with half the size when memory runs out."""
         while True:
             size = getattr(self, setting)

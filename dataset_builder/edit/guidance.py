@@ -29,56 +29,8 @@ from dataclasses import dataclass
 
 import torch
 
+from dataset_builder.edit.trajectories import Mixture
 from dataset_builder.schema.taxonomy import SegaConcept
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """How an edit's concepts combine at one step.
-
-    Attributes:
-        own: weight of each concept in the momentum, and in the guidance if ``whole``; 0 where it is over.
-        partial: weight of each concept in the guidance while others still wait; else all 0.
-        whole: every concept is past its warmup.
-    """
-
-    own: tuple[float, ...]
-    partial: tuple[float, ...]
-    whole: bool
-
-
-def mixture(concepts: Sequence[SegaConcept], step: int) -> Mixture:
-    """Weights of an edit's concepts at ``step`` (counted from 0)."""
-    own = tuple(0.0 if _over(concept, step) else max(concept.weight, 0.0) for concept in concepts)
-    warm = [step >= concept.warmup_steps for concept in concepts]
-    weights = [weight if is_warm else 0.0 for weight, is_warm in zip(own, warm, strict=True)]
-    total = sum(weights)
-    if all(warm) or total == 0:
-        return Mixture(own, (0.0,) * len(own), all(warm))
-    return Mixture(own, tuple(weight / total for weight in weights), whole=False)
-
-
-def fork_step(concepts: Sequence[SegaConcept]) -> int:
-    """The first step at which an edit's noise differs from its source's."""
-    return min(concept.warmup_steps for concept in concepts)
-
-
-def evaluated(concepts: Sequence[SegaConcept], step: int, steps: int) -> tuple[bool, ...]:
-    """Which concepts' noise the result depends on at ``step`` of ``steps``.
-
-    None after its cooldown. During its warmup a concept counts only through the momentum, which is never
-    applied if its scale is 0 or if some warmup outlasts the steps.
-    """
-    applied = all(concept.warmup_steps < steps for concept in concepts)
-    momentum = applied and any(concept.momentum_scale != 0 for concept in concepts)
-    return tuple(
-        not _over(concept, step) and (momentum or concept.warmup_steps <= step < steps)
-        for concept in concepts
-    )
-
-
-def _over(concept: SegaConcept, step: int) -> bool:
-    return concept.cooldown_steps is not None and step >= concept.cooldown_steps
 
 
 def channel_quantile(values: torch.Tensor, quantiles: torch.Tensor) -> torch.Tensor:
@@ -119,9 +71,7 @@ class ConceptTable:
     beta: float
 
 
-def concept_table(
-    edits: Sequence[Sequence[SegaConcept]], beta: float, device: torch.device
-) -> ConceptTable:
+def concept_table(edits: Sequence[Sequence[SegaConcept]], beta: float, device: torch.device) -> ConceptTable:
     """Collect the settings of ``edits``; an edit's concepts share their momentum scale."""
     width = max(len(concepts) for concepts in edits)
     signed = [[-c.guidance_scale if c.reversed else c.guidance_scale for c in concepts] for concepts in edits]

@@ -18,143 +18,26 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from dataset_builder.edit.denoise import Denoiser, Parts
-from dataset_builder.edit.guidance import concept_table, mixture, semantic_guidance
-from dataset_builder.edit.trajectories import SegaRequest, Forks, Question, copied, select_rows
-from dataset_builder.schema.taxonomy import SegaConcept
-from targets.base.errors import InputError
-
-Pixels = npt.NDArray[np.uint8]
-NOT_FINITE = "not_finite"
-SAFETY_CHECKER = "safety_checker"
-
-
-@dataclass(frozen=True)
-class SegaSettings:
-    """How a plan is run; all of it belongs to the pictures' provenance.
-
-    Attributes:
-        steps: denoising steps.
-        guidance_scale: of the prompt over the negative prompt, above 1.
-        momentum_beta: decay of the momentum, in [0, 1).
-        height: of the pictures, pixels.
-        width: likewise.
-        batch_size: UNet evaluations a batch.
-        decode_size: pictures a batch of the VAE.
-        wave_size: requests that run together at most, unless one source alone has more.
-        precision: of the networks.
-        compiled: whether the networks are compiled, which pays from some thousand pictures on.
-    """
-
-    steps: int = 50
-    guidance_scale: float = 7.5
-    momentum_beta: float = 0.6
-    height: int = 512
-    width: int = 512
-    batch_size: int = 64
-    decode_size: int = 8
-    wave_size: int = 80
-    precision: Literal["float16", "bfloat16", "float32"] = "float16"
-    compiled: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            InputError: a setting is out of its range.
-        """
-        if self.guidance_scale <= 1:
-            raise InputError(f"guidance_scale must be above 1, got {self.guidance_scale}")
-        if not 0 <= self.momentum_beta < 1:
-            raise InputError(f"momentum_beta must be in [0, 1), got {self.momentum_beta}")
-        for name in ("steps", "batch_size", "decode_size", "wave_size", "height", "width"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-
-
-@dataclass(frozen=True)
-class SegaPlan:
-    """Which requests run together. The same plan on the same machine gives the same bytes.
-
-    Attributes:
-        waves: each runs on its own; a source and its edits are never split.
-        settings: of the run.
-    """
-
-    waves: tuple[tuple[SegaRequest, ...], ...]
-    settings: SegaSettings
-
-    @property
-    def evaluations(self) -> int:
-        """UNet evaluations in all, with no padding: what a time estimate multiplies."""
-        return sum(wave_evaluations(wave, self.settings.steps) for wave in self.waves)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """What became of a request.
-
-    Attributes:
-        request: as asked.
-        pixels: (height, width, 3) RGB, or None where there is none.
-        reason: why not: "not_finite" or "safety_checker"; else None.
-        provenance: model facts, prompts, seed, settings, concepts; JSON values only.
-    """
-
-    request: SegaRequest
-    pixels: Pixels | None
-    reason: str | None
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-
-
-def plan(requests: Iterable[SegaRequest], settings: SegaSettings) -> SegaPlan:
-    """Group requests by source and fill waves in order of appearance.
-
-    Raises:
-        InputError: an edit's concepts differ in their momentum scale, which an edit has one of.
-    """
-    families: dict[SegaRequest, list[SegaRequest]] = {}
-    for request in dict.fromkeys(requests):
-        check_concepts(request.concepts)
-        families.setdefault(request.source, []).append(request)
-    waves: list[list[SegaRequest]] = []
-    for family in families.values():
-        if not waves or len(waves[-1]) + len(family) > settings.wave_size:
-            waves.append([])
-        waves[-1] += family
-    return SegaPlan(tuple(tuple(wave) for wave in waves), settings)
-
-
-def check_concepts(concepts: Sequence[SegaConcept]) -> None:
-    """Refuse concepts that can't form one edit.
-
-    Raises:
-        InputError: their momentum scales differ.
-    """
-    scales = {concept.momentum_scale for concept in concepts}
-    if len(scales) > 1:
-        raise InputError(
-            "the concepts of one edit must share their momentum_scale, got "
-            + " and ".join(f"{scale}" for scale in sorted(scales))
-            + f" for '{concepts[0].prompt}'"
-        )
-
-
-def wave_evaluations(wave: Sequence[SegaRequest], steps: int) -> int:
-    """UNet evaluations that a wave needs."""
-    forks, total = Forks(wave, steps), 0
-    for step in range(steps):
-        forks.advance(step)
-        total += len(forks.questions(step))
-    return total
+from dataset_builder.edit.guidance import ConceptTable, concept_table, semantic_guidance
+from dataset_builder.edit.requests import (
+    NOT_FINITE,
+    SAFETY_CHECKER,
+    Picture,
+    Pixels,
+    SegaPlan,
+    SegaRequest,
+    SegaSettings,
+)
+from dataset_builder.edit.trajectories import Forks, Question, mixture
 
 
 class SemanticGuidance:
@@ -170,6 +53,30 @@ class SemanticGuidance:
             decode_size=settings.decode_size,
             compiled=settings.compiled,
         )
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Provenance of the checkpoint."""
+        return self.parts.facts
+
+    def seconds_per_evaluation(self) -> float:
+        """Time of one UNet evaluation here, measured in a batch of one after a first that does not count."""
+        side = self.latent_shape()
+        questions, place = [Question(0, "")], {"": 0}
+        with torch.inference_mode():
+            latents, texts = torch.zeros(1, *side, device=self.device), self.denoiser.encode([""])
+            step = torch.tensor(1, device=self.device)
+            start = 0.0
+            for _ in range(2):
+                start = time.perf_counter()
+                self.denoiser.noise(latents, step, questions, texts, place).cpu()
+        return time.perf_counter() - start
+
+    def latent_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of one picture's latents."""
+        factor = 2 ** (len(self.denoiser.vae.config.block_out_channels) - 1)
+        height, width = self.settings.height // factor, self.settings.width // factor
+        return self.denoiser.unet.config.in_channels, height, width
 
     def run(self, plan: SegaPlan) -> Iterator[Picture]:
         """Make all pictures of a plan, wave by wave."""
@@ -247,12 +154,10 @@ class _Run:
         self.takes_generator = "generator" in accepted
 
     def _initial(self, engine: SemanticGuidance) -> torch.Tensor:
-        factor = 2 ** (len(self.denoiser.vae.config.block_out_channels) - 1)
-        shape = (self.denoiser.unet.config.in_channels,) + tuple(
-            side // factor for side in (self.settings.height, self.settings.width)
-        )
+        shape = engine.latent_shape()
         noise = torch.stack([torch.randn(shape, generator=generator) for generator in self.generators])
-        return noise.to(engine.device) * self.scheduler.init_noise_sigma
+        latents: torch.Tensor = noise.to(engine.device) * self.scheduler.init_noise_sigma
+        return latents
 
     def step(self, step: int) -> None:
         """Denoise every row once."""
@@ -279,28 +184,30 @@ class _Run:
         positive = noise[[index[Question(row, owner.prompt)] for row, owner in rows]]
         guidance = self.settings.guidance_scale * (positive - negative)
         if self.table is not None:
-            guidance = guidance + self._semantic(noise, negative, index, step)
+            guidance = guidance + self._semantic(self.table, noise, negative, index, step)
         return negative + guidance
 
     def _semantic(
-        self, noise: torch.Tensor, negative: torch.Tensor, index: Mapping[Question, int], step: int
+        self,
+        table: ConceptTable,
+        noise: torch.Tensor,
+        negative: torch.Tensor,
+        index: Mapping[Question, int],
+        step: int,
     ) -> torch.Tensor:
         """What each row's guidance gains: zero for sources and for edits that still wait."""
-        assert self.table is not None
         edits, row_of = self.forks.edits, self.forks.row_of
-        width = self.table.scale.shape[1]
+        width = table.scale.shape[1]
         asked = [
             # What was not asked has weight 0: the negative prompt's noise stands in for it.
             index.get(Question(row_of[edit], text), index[Question(row_of[edit], edit.negative_prompt)])
             for edit in edits
             for text in _padded_texts(edit, width)
         ]
-        concepts = noise[asked].unflatten(0, (len(edits), width))
+        concepts = noise[asked].reshape(len(edits), width, *noise.shape[1:])
         own_rows = [row_of[edit] for edit in edits]
         mixtures = [mixture(edit.concepts, step) for edit in edits]
-        gains, self.momentum = semantic_guidance(
-            concepts, negative[own_rows], self.table, mixtures, self.momentum
-        )
+        gains, self.momentum = semantic_guidance(concepts, negative[own_rows], table, mixtures, self.momentum)
         place = {edit: number for number, edit in enumerate(edits)}
         gain = torch.zeros_like(negative)
         owned = [(row, place[owner]) for row, owner in enumerate(self.forks.rows) if owner.concepts]
@@ -318,3 +225,30 @@ def _texts(forks: Forks) -> list[str]:
 def _padded_texts(edit: SegaRequest, width: int) -> list[str]:
     texts = [concept.prompt for concept in edit.concepts]
     return texts + [edit.negative_prompt] * (width - len(texts))
+
+
+def select_rows(scheduler: Any, parents: Sequence[int], shape: torch.Size) -> None:
+    """Reorder what a multistep scheduler remembers, so that a forked trajectory forks its history too.
+
+    Args:
+        scheduler: a diffusers scheduler between two steps; changed in place.
+        parents: for each new row the old one.
+        shape: of the latents so far. Whatever the scheduler holds in that shape is history by row.
+    """
+    for name, value in vars(scheduler).items():
+        setattr(scheduler, name, _selected(value, parents, shape))
+
+
+def _selected(value: Any, parents: Sequence[int], shape: torch.Size) -> Any:
+    if isinstance(value, torch.Tensor) and value.shape == shape:
+        return value[torch.as_tensor(parents, device=value.device)]
+    if type(value) is list:
+        return [_selected(item, parents, shape) for item in value]
+    return value
+
+
+def copied(generator: torch.Generator) -> torch.Generator:
+    """A second CPU generator that goes on as the first would."""
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    return twin

@@ -9,34 +9,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import torch
-
-from dataset_builder.edit.guidance import evaluated, fork_step
+from dataset_builder.edit.requests import SegaPlan, SegaRequest
 from dataset_builder.schema.taxonomy import SegaConcept
 
 
 @dataclass(frozen=True)
-class SegaRequest:
-    """One picture: a source face, or an edit of it.
+class Mixture:
+    """How an edit's concepts combine at one step.
 
     Attributes:
-        prompt: of the source and of all its edits.
-        negative_prompt: likewise.
-        seed: of the source's initial noise, drawn on the CPU so that no device changes it.
-        concepts: what to steer by; empty for the source itself.
+        own: weight of each concept in the momentum, and in the guidance if ``whole``; 0 where it is over.
+        partial: weight of each concept in the guidance while others still wait; else all 0.
+        whole: every concept is past its warmup.
     """
 
-    prompt: str
-    negative_prompt: str
-    seed: int
-    concepts: tuple[SegaConcept, ...] = ()
+    own: tuple[float, ...]
+    partial: tuple[float, ...]
+    whole: bool
 
-    @property
-    def source(self) -> SegaRequest:
-        """The request for the picture that this one is an edit of."""
-        return SegaRequest(self.prompt, self.negative_prompt, self.seed)
+
+def mixture(concepts: Sequence[SegaConcept], step: int) -> Mixture:
+    """Weights of an edit's concepts at ``step`` (counted from 0)."""
+    own = tuple(0.0 if _over(concept, step) else max(concept.weight, 0.0) for concept in concepts)
+    warm = [step >= concept.warmup_steps for concept in concepts]
+    weights = [weight if is_warm else 0.0 for weight, is_warm in zip(own, warm, strict=True)]
+    total = sum(weights)
+    if all(warm) or total == 0:
+        return Mixture(own, (0.0,) * len(own), all(warm))
+    return Mixture(own, tuple(weight / total for weight in weights), whole=False)
+
+
+def fork_step(concepts: Sequence[SegaConcept]) -> int:
+    """The first step at which an edit's noise differs from its source's."""
+    return min(concept.warmup_steps for concept in concepts)
+
+
+def evaluated(concepts: Sequence[SegaConcept], step: int, steps: int) -> tuple[bool, ...]:
+    """Which concepts' noise the result depends on at ``step`` of ``steps``.
+
+    None after its cooldown. During its warmup a concept counts only through the momentum, which is never
+    applied if its scale is 0 or if some warmup outlasts the steps.
+    """
+    applied = all(concept.warmup_steps < steps for concept in concepts)
+    momentum = applied and any(concept.momentum_scale != 0 for concept in concepts)
+    return tuple(
+        not _over(concept, step) and (momentum or concept.warmup_steps <= step < steps)
+        for concept in concepts
+    )
+
+
+def _over(concept: SegaConcept, step: int) -> bool:
+    return concept.cooldown_steps is not None and step >= concept.cooldown_steps
 
 
 @dataclass(frozen=True)
@@ -103,28 +127,15 @@ class Forks:
         return tuple(sorted(dict.fromkeys(asked), key=lambda question: question.row))
 
 
-def select_rows(scheduler: Any, parents: Sequence[int], shape: torch.Size) -> None:
-    """Reorder what a multistep scheduler remembers, so that a forked trajectory forks its history too.
-
-    Args:
-        scheduler: a diffusers scheduler between two steps; changed in place.
-        parents: for each new row the old one.
-        shape: of the latents so far. Whatever the scheduler holds in that shape is history by row.
-    """
-    for name, value in vars(scheduler).items():
-        setattr(scheduler, name, _selected(value, parents, shape))
+def wave_evaluations(wave: Sequence[SegaRequest], steps: int) -> int:
+    """UNet evaluations that a wave needs."""
+    forks, total = Forks(wave, steps), 0
+    for step in range(steps):
+        forks.advance(step)
+        total += len(forks.questions(step))
+    return total
 
 
-def _selected(value: Any, parents: Sequence[int], shape: torch.Size) -> Any:
-    if isinstance(value, torch.Tensor) and value.shape == shape:
-        return value[torch.as_tensor(parents, device=value.device)]
-    if type(value) is list:
-        return [_selected(item, parents, shape) for item in value]
-    return value
-
-
-def copied(generator: torch.Generator) -> torch.Generator:
-    """A second CPU generator that goes on as the first would."""
-    twin = torch.Generator()
-    twin.set_state(generator.get_state())
-    return twin
+def plan_evaluations(plan: SegaPlan) -> int:
+    """UNet evaluations of a whole plan, without padding: what a time estimate multiplies."""
+    return sum(wave_evaluations(wave, plan.settings.steps) for wave in plan.waves)

@@ -80,12 +80,14 @@ def body(unet: Any, hidden: Hidden, timestep: torch.Tensor, texts: torch.Tensor)
         own = tuple(skips[-len(up.resnets) :])
         skips = skips[: -len(up.resnets)]
         sample = up(hidden_states=sample, temb=time, res_hidden_states_tuple=own, **_conditions(up, texts))
-    return unet.conv_out(unet.conv_act(unet.conv_norm_out(sample)))
+    noise: torch.Tensor = unet.conv_out(unet.conv_act(unet.conv_norm_out(sample)))
+    return noise
 
 
 def _time(unet: Any, timestep: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     # One row for all samples: they are at the same step, and layers broadcast it.
-    return unet.time_embedding(unet.get_time_embed(sample=like[:1], timestep=timestep))
+    embedded: torch.Tensor = unet.time_embedding(unet.get_time_embed(sample=like[:1], timestep=timestep))
+    return embedded
 
 
 def _conditions(block: Any, texts: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -101,7 +103,7 @@ def _rest_of_attention(
     for block in more:
         tokens = block(tokens, encoder_hidden_states=texts)
     batch, _, height, width = residual.shape
-    return attention._get_output_for_continuous_inputs(
+    output: torch.Tensor = attention._get_output_for_continuous_inputs(
         hidden_states=tokens,
         residual=residual,
         batch_size=batch,
@@ -109,6 +111,7 @@ def _rest_of_attention(
         width=width,
         inner_dim=tokens.shape[-1],
     )
+    return output
 
 
 def _rest_of_block(

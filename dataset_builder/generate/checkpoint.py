@@ -12,7 +12,7 @@ from targets.base.hashing import file_digest
 from targets.base.text import shortlist
 
 NEEDED = ("unet", "vae", "text_encoder", "tokenizer", "scheduler")
-_PURPOSE = "making faces with a diffusion model"
+PURPOSE = "making faces with a diffusion model"
 
 
 def load_pipeline(
@@ -34,13 +34,13 @@ def load_pipeline(
         MissingExtraError: diffusers or torch is not installed.
         InputError: no such checkpoint, or one without a part that its pipeline needs.
     """
-    diffusers = require("diffusers", "diffusion", _PURPOSE)
-    torch = require("torch", "diffusion", _PURPOSE)
+    diffusers = require("diffusers", "diffusion", PURPOSE)
+    torch = require("torch", "diffusion", PURPOSE)
     pipeline_class = getattr(diffusers, kind)
     folder = _folder(pipeline_class, checkpoint, revision)
     try:
         pipeline = pipeline_class.from_pretrained(
-            str(folder), torch_dtype=getattr(torch, precision), use_safetensors=True, local_files_only=True
+            str(folder), dtype=getattr(torch, precision), use_safetensors=True, local_files_only=True
         )
     except (OSError, ValueError) as error:
         raise InputError(f"checkpoint {checkpoint} can't be loaded: {_first_line(error)}") from None

@@ -37,26 +37,30 @@ class Name:
 
 _FAMILY = {
     "A": "Arimoto Baek Chiba Dongwa Furuya Guo Hosoda Jeong Kuroda Liao Moriwaki Noh Okubo Shen Tanabe",
-    "B": "Abara Bekele Chikwanha Danjuma Eze Fofana Gumede Hinds Ilunga Kamara Lumumba Moyo Nkemelu Okoro Sesay",
+    "B": "Abara Bekele Chikwanha Danjuma Eze Fofana Gumede Hinds Ilunga Kamara Lumumba Moyo Nkemelu "
+    "Okoro Sesay",
     "I": "Acharya Bhandari Chavan Deshmukh Engineer Gadgil Hegde Iyengar Joshi Kulkarni Lokhande Mhatre "
     "Naidu Pillai Raghavan",
-    "W": "Aldershaw Brandvold Castell Dunmore Eriksen Fairbank Grunwald Hollister Ingram Janssen Kowalczyk "
-    "Lindqvist Merrow Novotny Ostrander",
+    "W": "Aldershaw Brandvold Castell Dunmore Eriksen Fairbank Grunwald Hollister Ingram Janssen "
+    "Kowalczyk Lindqvist Merrow Novotny Ostrander",
 }
 _GIVEN = {
-    "AM": "Akio Bowen Chihiro Daiki Eiji Fumio Guang Haruto Isamu Jianyu Kazuo Minjun Naoki Osamu Ryota Sungho",
-    "AF": "Aiko Boyoung Chiyo Dandan Emiko Fumiko Haruka Izumi Jiayi Kanako Lihua Misaki Natsumi Rin Seoyeon Yui",
+    "AM": "Akio Bowen Chihiro Daiki Eiji Fumio Guang Haruto Isamu Jianyu Kazuo Minjun Naoki Osamu Ryota "
+    "Sungho",
+    "AF": "Aiko Boyoung Chiyo Dandan Emiko Fumiko Haruka Izumi Jiayi Kanako Lihua Misaki Natsumi Rin "
+    "Seoyeon Yui",
     "BM": "Abdou Babatunde Chidi Demba Emeka Farai Gatluak Hamisi Isaka Jabari Kwadwo Lamine Modou Nnamdi "
     "Obinna Tafari",
     "BF": "Abeni Binta Chidera Desta Ebele Fatou Gimbya Hawa Imani Jamila Kehinde Lindiwe Makena Nkechi "
     "Oluchi Thandeka",
     "IM": "Aditya Bhaskar Chirag Dinesh Eknath Girish Harish Inder Jatin Kedar Lalit Madhav Nikhil Omkar "
     "Prakash Rohan",
-    "IF": "Anjali Bhavna Charu Damini Esha Falguni Gauri Harini Ila Jyoti Kavita Leela Meenal Nandini Pallavi Rekha",
-    "WM": "Anders Bertram Casimir Dorian Edmund Fabian Gregor Henrik Ivo Jasper Konrad Leopold Magnus Nils "
-    "Oswin Percival",
-    "WF": "Adelheid Beatrix Clarissa Dorothea Elspeth Freya Greta Henrike Imogen Jolanta Katrin Leonie Margit "
-    "Nadine Ottilie Petra",
+    "IF": "Anjali Bhavna Charu Damini Esha Falguni Gauri Harini Ila Jyoti Kavita Leela Meenal Nandini "
+    "Pallavi Rekha",
+    "WM": "Anders Bertram Casimir Dorian Edmund Fabian Gregor Henrik Ivo Jasper Konrad Leopold Magnus "
+    "Nils Oswin Percival",
+    "WF": "Adelheid Beatrix Clarissa Dorothea Elspeth Freya Greta Henrike Imogen Jolanta Katrin Leonie "
+    "Margit Nadine Ottilie Petra",
 }
 
 

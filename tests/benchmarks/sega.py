@@ -15,7 +15,8 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,9 @@ from diffusers import AutoencoderKL, DDIMScheduler, UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel
 
 from dataset_builder.edit.denoise import Parts
-from dataset_builder.edit.sega import SegaRequest, SegaSettings, SemanticGuidance, plan
+from dataset_builder.edit.requests import SegaPlan, SegaRequest, SegaSettings, plan
+from dataset_builder.edit.sega import SemanticGuidance
+from dataset_builder.edit.trajectories import plan_evaluations
 from dataset_builder.schema.taxonomy import SegaConcept
 from tests.dataset_builder.tiny import tiny_parts, tiny_tokenizer
 
@@ -75,8 +78,8 @@ def stable_diffusion(dtype: torch.dtype, device: str) -> Parts:
     return Parts(unet.eval(), vae.eval(), text_encoder.eval(), tiny_tokenizer(), scheduler)
 
 
-def original(parts: Parts, batch: int, settings: SegaSettings) -> Callable[[], Any]:
-    """One call of diffusers' pipeline: ``batch`` edits of different sources with one concept."""
+def original(parts: Parts, batch: int, settings: SegaSettings) -> Callable[[int], Any]:
+    """diffusers' pipeline, called with a number of steps: ``batch`` edits of different sources."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from diffusers.pipelines.deprecated.semantic_stable_diffusion import (
@@ -94,11 +97,11 @@ def original(parts: Parts, batch: int, settings: SegaSettings) -> Callable[[], A
             requires_safety_checker=False,
         )
     pipeline.set_progress_bar_config(disable=True)
-    return lambda: pipeline(
+    return lambda steps: pipeline(
         ["a photo of the face of bob"] * batch,
         height=settings.height,
         width=settings.width,
-        num_inference_steps=settings.steps,
+        num_inference_steps=steps,
         negative_prompt=["drawing"] * batch,
         generator=[torch.Generator().manual_seed(seed) for seed in range(batch)],
         output_type="np",
@@ -123,29 +126,38 @@ def requests(sources: int) -> list[SegaRequest]:
     ]
 
 
-def measured(what: str, run: Callable[[], Any], edits: int, repeats: int) -> Line:
-    """Median of ``repeats`` runs after one that does not count."""
-    run()
+def measured(what: str, warm_up: Callable[[], Any], run: Callable[[], Any], edits: int, repeats: int) -> Line:
+    """Median of ``repeats`` runs after a shorter one that meets the same shapes."""
+    start = time.perf_counter()
+    warm_up()
+    synchronize()
+    print(f"{what}: first run, with compilation, {time.perf_counter() - start:.0f} s", flush=True)
     if torch.cuda.is_available():
-        torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
         run()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        synchronize()
         times.append(time.perf_counter() - start)
     seconds = sorted(times)[len(times) // 2]
-    peak = (
-        (torch.cuda.max_memory_allocated() / GIB, torch.cuda.max_memory_reserved() / GIB)
-        if torch.cuda.is_available()
-        else (float("nan"),) * 2
-    )
+    peak = (float("nan"), float("nan"))
+    if torch.cuda.is_available():
+        peak = (torch.cuda.max_memory_allocated() / GIB, torch.cuda.max_memory_reserved() / GIB)
     line = Line(what, edits / seconds, edits, seconds, *peak)
-    print(json.dumps(vars(line)), flush=True)
+    print(json.dumps(vars(line) | {"times": times}), flush=True)
     return line
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def all_pictures(engine: SemanticGuidance, wanted: SegaPlan) -> None:
+    reasons = [picture.reason for picture in engine.run(wanted) if picture.reason]
+    assert not reasons, reasons
 
 
 def markdown(lines: list[Line], evaluations: float) -> str:
@@ -160,19 +172,21 @@ def markdown(lines: list[Line], evaluations: float) -> str:
         for line in lines
     ]
     rate = evaluations * UNET_TFLOP * lines[-1].edits_per_s
-    foot = f"\nOurs: {evaluations:.1f} UNet evaluations an edit, sources included; {rate:.0f} TFLOP/s in the UNet."
-    return "\n".join([*head, *body, foot])
+    foot = (
+        f"Ours: {evaluations:.1f} UNet evaluations an edit, sources included; {rate:.0f} TFLOP/s in the UNet."
+    )
+    return "\n".join([*head, *body, "", foot])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="tiny networks on the CPU: does it run at all")
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=80, help="UNet evaluations")
     parser.add_argument("--sources", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--skip-original", action="store_true")
     parser.add_argument("--eager", action="store_true")
-    parser.add_argument("--memory-gib", type=float, help="cap the process, as on a smaller card")
+    parser.add_argument("--memory-gib", type=float, default=16.0, help="cap on ours, as on a smaller card")
     options = parser.parse_args()
     device = "cpu" if options.tiny else "cuda"
     settings = SegaSettings(
@@ -183,21 +197,33 @@ def main() -> None:
     )
     if not options.tiny:
         print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
-    if options.memory_gib:
-        total = torch.cuda.get_device_properties(0).total_memory / GIB
-        torch.cuda.set_per_process_memory_fraction(options.memory_gib / total)
     parts = tiny_parts() if options.tiny else stable_diffusion(getattr(torch, settings.precision), device)
     lines = []
-    if not options.skip_original:
-        for batch in (1, 16):
-            run = original(parts, batch, settings)
-            lines.append(measured(f"original, batch {batch}", run, batch, options.repeats))
+    for batch in () if options.skip_original else (1, 16):
+        call = original(parts, batch, settings)
+        name = f"original, batch {batch}"
+        lines.append(
+            measured(name, partial(call, 3), partial(call, settings.steps), batch, 3 if batch == 1 else 1)
+        )
+    if options.memory_gib and not options.tiny:
+        total = torch.cuda.get_device_properties(0).total_memory / GIB
+        torch.cuda.set_per_process_memory_fraction(options.memory_gib / total)
     wanted = plan(requests(options.sources), settings)
     engine = SemanticGuidance(parts, settings, device)
+    short = SemanticGuidance(parts, replace(settings, steps=12), device)
+    short.denoiser = engine.denoiser
     name = f"ours, batch {options.batch}" + ("" if settings.compiled else ", not compiled")
     edits = options.sources * EDITS
-    lines.append(measured(name, lambda: list(engine.run(wanted)), edits, options.repeats))
-    print(markdown(lines, wanted.evaluations / edits))
+    lines.append(
+        measured(
+            name,
+            partial(all_pictures, short, wanted),
+            partial(all_pictures, engine, wanted),
+            edits,
+            options.repeats,
+        )
+    )
+    print(markdown(lines, plan_evaluations(wanted) / edits))
 
 
 if __name__ == "__main__":

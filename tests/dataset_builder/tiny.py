@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase
 from typing import Any
 
 import torch
@@ -10,11 +11,23 @@ from diffusers import (
     DDIMScheduler,
     DPMSolverMultistepScheduler,
     EulerAncestralDiscreteScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    FluxKontextPipeline,
+    FluxTransformer2DModel,
     PNDMScheduler,
+    StableDiffusionInstructPix2PixPipeline,
+    StableDiffusionPipeline,
     UNet2DConditionModel,
     UniPCMultistepScheduler,
 )
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTokenizer,
+    T5Config,
+    T5EncoderModel,
+    T5TokenizerFast,
+)
 
 from dataset_builder.edit.denoise import Parts
 
@@ -87,9 +100,9 @@ def tiny_scheduler(name: str = "ddim") -> Any:
         "beta_schedule": "scaled_linear",
     }
     if name == "ddim":
-        config |= {"clip_sample": False, "set_alpha_to_one": False}
+        config |= {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1}
     if name == "pndm":
-        config |= {"skip_prk_steps": True}
+        config |= {"skip_prk_steps": True, "steps_offset": 1}
     return SCHEDULERS[name](**config)
 
 
@@ -102,4 +115,67 @@ def tiny_parts(scheduler: str = "ddim", seed: int = 0) -> Parts:
         tokenizer=tiny_tokenizer(),
         scheduler=tiny_scheduler(scheduler),
         facts={"checkpoint": "tiny"},
+    )
+
+
+def tiny_pipeline(scheduler: str = "ddim", seed: int = 0) -> StableDiffusionPipeline:
+    parts = tiny_parts(scheduler, seed)
+    return StableDiffusionPipeline(
+        vae=parts.vae,
+        text_encoder=parts.text_encoder,
+        tokenizer=parts.tokenizer,
+        unet=parts.unet,
+        scheduler=parts.scheduler,
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def tiny_instruct_pix2pix() -> StableDiffusionInstructPix2PixPipeline:
+    torch.manual_seed(0)
+    return StableDiffusionInstructPix2PixPipeline(
+        vae=tiny_vae(),
+        text_encoder=tiny_text_encoder(),
+        tokenizer=tiny_tokenizer(),
+        unet=tiny_unet(in_channels=8),
+        scheduler=tiny_scheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def tiny_flux_kontext() -> FluxKontextPipeline:
+    torch.manual_seed(0)
+    letters = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -1.0)]
+    t5 = T5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=37, num_layers=1, num_heads=4)
+    return FluxKontextPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=AutoencoderKL(
+            block_out_channels=(4,),
+            latent_channels=1,
+            norm_num_groups=1,
+            use_quant_conv=False,
+            use_post_quant_conv=False,
+            shift_factor=0.06,
+            scaling_factor=1.5,
+        ),
+        text_encoder=tiny_text_encoder(),
+        tokenizer=tiny_tokenizer(),
+        text_encoder_2=T5EncoderModel(t5).eval(),
+        tokenizer_2=T5TokenizerFast(vocab=letters + [(letter, -2.0) for letter in ascii_lowercase]),
+        transformer=FluxTransformer2DModel(
+            patch_size=1,
+            in_channels=4,
+            num_layers=1,
+            num_single_layers=1,
+            attention_head_dim=16,
+            num_attention_heads=2,
+            joint_attention_dim=32,
+            pooled_projection_dim=32,
+            axes_dims_rope=(4, 4, 8),
+        ),
+        image_encoder=None,
+        feature_extractor=None,
     )

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from dataset_builder.edit.sega import SegaRequest, SegaSettings, SemanticGuidance, plan, wave_evaluations
+from dataset_builder.edit.requests import SegaRequest, SegaSettings, plan
+from dataset_builder.edit.sega import SemanticGuidance
+from dataset_builder.edit.trajectories import plan_evaluations, wave_evaluations
 from dataset_builder.schema.taxonomy import SegaConcept, load_taxonomy
 from targets.base.errors import InputError
 from tests.dataset_builder.tiny import SIDE, tiny_parts
@@ -205,9 +207,11 @@ def test_a_plan_keeps_sources_and_edits_together() -> None:
 def test_the_papers_attributes_can_be_planned() -> None:
     taxonomy = load_taxonomy("paper")
     requests = [
-        edit(*attribute.sega_for(sex)) for attribute in taxonomy.attributes.values() for sex in ("male", "female")
+        edit(*attribute.sega_for(sex))
+        for attribute in taxonomy.attributes.values()
+        for sex in ("male", "female")
     ]
-    assert plan(requests, SegaSettings()).evaluations > 0
+    assert plan_evaluations(plan(requests, SegaSettings())) > 0
 
 
 def test_concepts_of_one_edit_share_a_momentum_scale() -> None:
@@ -270,10 +274,10 @@ def test_a_batch_that_does_not_fit_is_halved_and_recorded(monkeypatch: pytest.Mo
     whole = engine.latents(requests)
     body = engine.denoiser._body
 
-    def small(batch: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if len(batch) > 2:
+    def small(hidden: Any, *args: Any) -> Any:
+        if len(hidden[0]) > 2:
             raise torch.OutOfMemoryError
-        return unet(batch, *args, **kwargs)
+        return body(hidden, *args)
 
     monkeypatch.setattr(engine.denoiser, "_body", small)
     torch.testing.assert_close(engine.latents(requests), whole, rtol=0, atol=TOLERANCE)
