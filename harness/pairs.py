@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dataset_builder.publish import BUILD_FILE
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest, settings_digest
@@ -30,6 +33,8 @@ class Pairs:
         origin: what a record says about where the pairs come from.
         failures: rows that are not among the pairs, and why.
         warnings: one sentence each.
+        detectors: role -> digest of the weights that decided which pairs were kept, where that is known.
+        candidates: all pairs that these were filtered from, where the dataset holds them.
     """
 
     labels: Labels
@@ -38,6 +43,8 @@ class Pairs:
     origin: dict[str, Any]
     failures: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    detectors: dict[str, str] = field(default_factory=dict)
+    candidates: Pairs | None = None
 
 
 def load_pairs(path: str, encoding: str = "utf-8") -> Pairs:
@@ -92,43 +99,93 @@ def _absent() -> bytes:
 
 
 def _from_dataset(path: str) -> Pairs:
-    from datasets import Image, load_dataset
-
-    try:
-        data = load_dataset(path, "pairs", split="train")
-    except (FileNotFoundError, ValueError, ConnectionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path} is neither a table of pairs nor a dataset with a config 'pairs': {reason}"
-        ) from None
+    data = _config(path, "pairs")
     for name in (*LABEL_COLUMNS, "source", "transformed"):
         if name not in data.column_names:
             raise InputError(
                 f"dataset {path}: config 'pairs' needs a column '{name}'; found {data.column_names}"
             )
-    raw = data.cast_column("source", Image(decode=False)).cast_column("transformed", Image(decode=False))
+    source, transformed = _pictures(data, "source"), _pictures(data, "transformed")
+    pairs = _dataset_pairs(path, data, source, transformed)
+    return replace(pairs, detectors=_detectors(Path(path)), candidates=_candidates(path))
+
+
+def _config(path: str, config: str) -> Any:
+    from datasets import load_dataset
+
+    try:
+        with _silent_datasets():
+            return load_dataset(path, config, split="train")
+    except (FileNotFoundError, ValueError, ConnectionError) as error:
+        reason = str(error).splitlines()[0]
+        wanted = f"a dataset with a config '{config}'"
+        raise InputError(f"{path} is neither a table of pairs nor {wanted}: {reason}") from None
+
+
+def _candidates(path: str) -> Pairs | None:
+    """All candidates of a built dataset, where it holds them."""
+    from datasets import get_dataset_config_names
+
+    if not {"candidates", "sources"} <= set(get_dataset_config_names(path)):
+        return None
+    data, sources = _config(path, "candidates"), _config(path, "sources")
+    by_digest = dict(zip(sources["sha256"], _pictures(sources, "image", "sha256"), strict=True))
+    source = tuple(by_digest[digest] for digest in data["source_sha256"])
+    return _dataset_pairs(path, data, source, _pictures(data, "image", "sha256"))
+
+
+def _dataset_pairs(
+    path: str, data: Any, source: tuple[PictureRef, ...], transformed: tuple[PictureRef, ...]
+) -> Pairs:
     columns = {name: _dataset_text(data, name) for name in LABEL_COLUMNS}
-    digests = {side: _dataset_names(data, side) for side in ("source", "transformed")}
-    columns |= digests
+    columns["source"] = np.array([ref.name for ref in source], dtype=object)
+    columns["transformed"] = np.array([ref.name for ref in transformed], dtype=object)
     table = Table(Path(path), columns, first_row=1)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
-    origin = {
-        "path": path,
-        "kind": "dataset",
-        "sha256": settings_digest({name: list(map(str, values)) for name, values in columns.items()}),
-        "rows": len(data),
-    }
+    digest = settings_digest({name: list(map(str, values)) for name, values in columns.items()})
     return Pairs(
         labels,
-        tuple(PictureRef(str(digests["source"][row]), _bytes_of(raw, row, "source")) for row in rows),
-        tuple(
-            PictureRef(str(digests["transformed"][row]), _bytes_of(raw, row, "transformed")) for row in rows
-        ),
-        origin,
+        tuple(source[row] for row in rows),
+        tuple(transformed[row] for row in rows),
+        {"path": path, "kind": "dataset", "sha256": digest, "rows": len(data)},
         failures,
         _label_warnings(labels),
     )
+
+
+def _pictures(data: Any, column: str, digest: str = "") -> tuple[PictureRef, ...]:
+    """Pictures are named by their bytes' digest where there is one, so that equal ones are read once."""
+    from datasets import Image
+
+    raw = data.cast_column(column, Image(decode=False))
+    name = digest or f"{column}_sha256"
+    names = data[name] if name in data.column_names else [f"{column}-{row}" for row in range(len(data))]
+    return tuple(PictureRef(str(label), _bytes_of(raw, row, column)) for row, label in enumerate(names))
+
+
+@contextmanager
+def _silent_datasets() -> Iterator[None]:
+    """The library's bars would fill a log; its setting is put back for others in this process."""
+    import datasets
+
+    disabled = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not disabled:
+            datasets.enable_progress_bars()
+
+
+def _detectors(directory: Path) -> dict[str, str]:
+    file = directory / BUILD_FILE
+    if not file.is_file():
+        return {}
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8"))["detectors"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file} must be JSON with a table 'detectors': {error!r}") from None
 
 
 def _dataset_text(data: Any, name: str) -> ObjectArray:
@@ -137,14 +194,6 @@ def _dataset_text(data: Any, name: str) -> ObjectArray:
     if hasattr(feature, "int2str"):
         values = ["" if value is None else feature.int2str(value) for value in values]
     return np.array(["" if value is None else str(value) for value in values], dtype=object)
-
-
-def _dataset_names(data: Any, side: str) -> ObjectArray:
-    """Pictures in a dataset are named by the digest of their bytes, so that equal ones are read once."""
-    column = f"{side}_sha256"
-    if column in data.column_names:
-        return _dataset_text(data, column)
-    return np.array([f"{side}-{index}" for index in range(len(data))], dtype=object)
 
 
 def _bytes_of(data: Any, row: int, side: str) -> Callable[[], bytes]:

@@ -80,8 +80,10 @@ def available() -> dict[str, str]:
     """
     table = dict(BUILT_IN)
     owners = dict.fromkeys(table, "facedelta")
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        owner = entry.dist.name if entry.dist else entry.value
+    registered = [
+        (entry.dist.name if entry.dist else "", entry) for entry in entry_points(group=ENTRY_POINT_GROUP)
+    ]
+    for owner, entry in sorted(registered, key=lambda item: (item[0], item[1].name)):
         if entry.name in table:
             raise TargetError(
                 f"target '{entry.name}' is registered by {owners[entry.name]} and by {owner}: uninstall one"

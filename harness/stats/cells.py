@@ -115,7 +115,9 @@ def blocks(source: Floats, transformed: Floats, clusters: Ints) -> Iterator[Bloc
     """
     kept = np.isfinite(source) & np.isfinite(transformed)
     for columns, rows in missing_patterns(kept):
-        before, after = source[np.ix_(rows, columns)], transformed[np.ix_(rows, columns)]
+        before, after = source, transformed
+        if kept.shape != (len(rows), len(columns)):
+            before, after = source[np.ix_(rows, columns)], transformed[np.ix_(rows, columns)]
         scale = power_of_two_scale(before, after)
         if (scale != 1.0).any():
             before, after = before / scale, after / scale

@@ -197,6 +197,13 @@ def test_a_delta_beyond_the_largest_number_is_undefined():
     assert (cell.status[0], cell.reason[0]) == ("undefined", "overflow")
 
 
+def test_an_interval_beyond_the_largest_number_is_undefined():
+    cell = one(np.zeros(2), np.array([1e306, 3e306]), np.arange(2))
+    assert (cell.status[0], cell.reason[0]) == ("undefined", "overflow")
+    assert cell.delta[0] == 2e306
+    assert np.isnan([cell.low[0], cell.high[0], cell.p[0]]).all()
+
+
 def test_flags():
     rng = np.random.default_rng(5)
     normal = one(np.zeros(200), rng.normal(size=200), np.arange(200))
@@ -227,7 +234,7 @@ def test_many_concepts_and_none():
     [
         ({"level": 1.0}, "level must lie strictly between 0 and 1, got 1.0"),
         ({"method": "z"}, "method must be one of t, cluster, bootstrap, got 'z'"),
-        ({"draws": 0}, "draws must be at least 1, got 0"),
+        ({"draws": 1}, "draws must be at least 2, got 1"),
         ({"clusters": [1, 2]}, r"clusters must have shape \(3,\), got \(2,\)"),
         ({"clusters": [0.5, 1, 2]}, "clusters must be integer codes, got float64"),
         ({"transformed": [1.0]}, "must have one shape"),
