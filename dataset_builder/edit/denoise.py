@@ -92,6 +92,11 @@ class Denoiser:
         self._unet, self._decode = compile_(self.unet), compile_(self.vae.decode)
         self._head, self._body = compile_(partial(head, self.unet)), compile_(partial(body, self.unet))
 
+    def latent_shape(self, height: int, width: int) -> tuple[int, int, int]:
+        """Channels, height and width of the latents of one picture, given in pixels."""
+        factor = 2 ** (len(self.vae.config.block_out_channels) - 1)
+        return self.unet.config.in_channels, height // factor, width // factor
+
     def encode(self, texts: Sequence[str]) -> torch.Tensor:
         """Embed texts, each padded to the tokenizer's length.
 

@@ -186,7 +186,8 @@ class InstructedEdits:
         pixels, reason = to_pixels(answer)
         provenance = {
             **self._loaded[1],
-            "method": self.editor.pipeline,
+            "editor": "instruct",
+            "pipeline": self.editor.pipeline,
             "attribute": request.attribute,
             "prompt": self.instructions[request.attribute],
             "seed": self._seed(request),

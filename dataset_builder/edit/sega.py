@@ -20,7 +20,7 @@ import copy
 import inspect
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class SemanticGuidance:
 
     def seconds_per_evaluation(self) -> float:
         """Time of one UNet evaluation here, measured in a batch of one after a first that does not count."""
-        side = self.latent_shape()
+        side = self.denoiser.latent_shape(self.settings.height, self.settings.width)
         questions, place = [Question(0, "")], {"": 0}
         with torch.inference_mode():
             latents, texts = torch.zeros(1, *side, device=self.device), self.denoiser.encode([""])
@@ -72,39 +72,41 @@ class SemanticGuidance:
                 self.denoiser.noise(latents, step, questions, texts, place).cpu()
         return time.perf_counter() - start
 
-    def latent_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of one picture's latents."""
-        factor = 2 ** (len(self.denoiser.vae.config.block_out_channels) - 1)
-        height, width = self.settings.height // factor, self.settings.width // factor
-        return self.denoiser.unet.config.in_channels, height, width
-
     def run(self, plan: SegaPlan) -> Iterator[Picture]:
-        """Make all pictures of a plan, wave by wave."""
-        for wave in plan.waves:
-            yield from self.pictures(wave)
+        """Make all pictures of a plan, wave by wave, with the plan's settings.
 
-    def pictures(self, wave: Sequence[SegaRequest]) -> tuple[Picture, ...]:
-        """Run one wave; one answer per request, in their order."""
+        Precision, compilation and batch sizes stay what the engine was made with.
+        """
+        own = ("precision", "compiled", "batch_size", "decode_size")
+        settings = replace(plan.settings, **{name: getattr(self.settings, name) for name in own})
+        for wave in plan.waves:
+            yield from self.pictures(wave, settings)
+
+    def pictures(
+        self, wave: Sequence[SegaRequest], settings: SegaSettings | None = None
+    ) -> tuple[Picture, ...]:
+        """Run one wave; one answer per request, in their order. Without settings: the engine's."""
+        settings = settings or self.settings
         with torch.inference_mode():
-            decoded, finite = self.denoiser.decode(self.latents(wave))
+            decoded, finite = self.denoiser.decode(self.latents(wave, settings))
         pixels = decoded.numpy()
         reasons = [
             NOT_FINITE if not whole else SAFETY_CHECKER if bad else None
             for whole, bad in zip(finite.tolist(), self._unsafe(pixels), strict=True)
         ]
         return tuple(
-            Picture(request, None if reason else picture, reason, self._provenance(request))
+            Picture(request, None if reason else picture, reason, self._provenance(request, settings))
             for request, picture, reason in zip(wave, pixels, reasons, strict=True)
         )
 
-    def latents(self, wave: Sequence[SegaRequest]) -> torch.Tensor:
-        """Denoise one wave.
+    def latents(self, wave: Sequence[SegaRequest], settings: SegaSettings | None = None) -> torch.Tensor:
+        """Denoise one wave. Without settings: the engine's.
 
         Returns:
             (len(wave), channels, height, width) float32 on the device, one row per request.
         """
         with torch.inference_mode():
-            run = _Run(self, wave)
+            run = _Run(self, wave, settings or self.settings)
             for step in range(run.forks.steps):
                 run.step(step)
             return run.latents[[run.forks.row_of[request] for request in wave]]
@@ -120,16 +122,17 @@ class SemanticGuidance:
             )
         return [bool(bad) for bad in unsafe]
 
-    def _provenance(self, request: SegaRequest) -> dict[str, Any]:
+    def _provenance(self, request: SegaRequest, settings: SegaSettings) -> dict[str, Any]:
         return {
             **self.parts.facts,
-            "method": "sega" if request.concepts else "diffusion",
+            "generator": "diffusion",
+            "editor": "sega" if request.concepts else None,
             "scheduler": type(self.parts.scheduler).__name__,
             "prompt": request.prompt,
             "negative_prompt": request.negative_prompt,
             "seed": request.seed,
             "concepts": [concept.model_dump(mode="json", exclude={"sex"}) for concept in request.concepts],
-            "settings": asdict(self.settings),
+            "settings": asdict(settings),
             "halved": list(self.denoiser.halvings),
         }
 
@@ -137,8 +140,8 @@ class SemanticGuidance:
 class _Run:
     """One wave on its way: latents by row, momentum by edit, the scheduler's memory."""
 
-    def __init__(self, engine: SemanticGuidance, wave: Sequence[SegaRequest]) -> None:
-        self.settings, self.denoiser = engine.settings, engine.denoiser
+    def __init__(self, engine: SemanticGuidance, wave: Sequence[SegaRequest], settings: SegaSettings) -> None:
+        self.settings, self.denoiser = settings, engine.denoiser
         self.scheduler = copy.deepcopy(engine.parts.scheduler)
         self.scheduler.set_timesteps(self.settings.steps, device=engine.device)
         self.forks = Forks(wave, len(self.scheduler.timesteps))
@@ -154,7 +157,7 @@ class _Run:
         self.takes_generator = "generator" in accepted
 
     def _initial(self, engine: SemanticGuidance) -> torch.Tensor:
-        shape = engine.latent_shape()
+        shape = self.denoiser.latent_shape(self.settings.height, self.settings.width)
         noise = torch.stack([torch.randn(shape, generator=generator) for generator in self.generators])
         latents: torch.Tensor = noise.to(engine.device) * self.scheduler.init_noise_sigma
         return latents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,12 @@ from targets.base.extras import require
 if TYPE_CHECKING:
     from dataset_builder.edit.denoise import Parts
     from dataset_builder.edit.sega import SemanticGuidance
+
+
+@cache
+def shared_engine(checkpoint: str, revision: str | None, settings: SegaSettings) -> CheckpointEngine:
+    """One engine for all who ask alike in this process, so that a checkpoint is loaded once."""
+    return CheckpointEngine(checkpoint, revision, settings)
 
 
 class CheckpointEngine:
@@ -153,7 +159,8 @@ class PipelineEngine:
     def _provenance(self, request: SegaRequest) -> dict[str, Any]:
         return {
             **self.facts,
-            "method": type(self.pipeline).__name__,
+            "generator": "diffusion",
+            "pipeline": type(self.pipeline).__name__,
             "prompt": request.prompt,
             "negative_prompt": request.negative_prompt,
             "seed": request.seed,

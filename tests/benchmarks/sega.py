@@ -210,14 +210,13 @@ def main() -> None:
         torch.cuda.set_per_process_memory_fraction(options.memory_gib / total)
     wanted = plan(requests(options.sources), settings)
     engine = SemanticGuidance(parts, settings, device)
-    short = SemanticGuidance(parts, replace(settings, steps=12), device)
-    short.denoiser = engine.denoiser
+    short = replace(wanted, settings=replace(settings, steps=12))
     name = f"ours, batch {options.batch}" + ("" if settings.compiled else ", not compiled")
     edits = options.sources * EDITS
     lines.append(
         measured(
             name,
-            partial(all_pictures, short, wanted),
+            partial(all_pictures, engine, short),
             partial(all_pictures, engine, wanted),
             edits,
             options.repeats,

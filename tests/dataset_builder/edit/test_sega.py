@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ def edit(*concepts: SegaConcept, source: SegaRequest = FACE) -> SegaRequest:
     return SegaRequest(source.prompt, source.negative_prompt, source.seed, concepts)
 
 
+@cache
 def original(request: SegaRequest, scheduler: str, settings: SegaSettings = SETTINGS) -> torch.Tensor:
     """Latents of diffusers' SemanticStableDiffusionPipeline for one request."""
     with warnings.catch_warnings():

@@ -49,6 +49,19 @@ def test_each_attribute_changes_the_picture_and_says_how(engine: SemanticGuidanc
     assert edited[3].provenance["settings"]["momentum_beta"] == TAXONOMY.sega_momentum_beta
 
 
+def test_the_taxonomys_momentum_is_used(engine: SemanticGuidance, faces: list[Face]) -> None:
+    request = EditRequest(faces[0], "mustache")
+    pictures = {
+        beta: SemanticEdits(
+            TAXONOMY.model_copy(update={"sega_momentum_beta": beta}), ["mustache"], SETTINGS, engine
+        )
+        .edit([request])[0]
+        .picture
+        for beta in (0.0, 0.95)
+    }
+    assert pictures[0.0] != pictures[0.95]
+
+
 def test_the_estimate_counts_shared_work() -> None:
     editor = SemanticEdits(
         TAXONOMY, list(TAXONOMY.attributes), SegaSettings(), SemanticGuidance(tiny_parts(), SETTINGS)
