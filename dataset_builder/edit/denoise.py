@@ -16,6 +16,7 @@ import torch
 
 from dataset_builder.edit.trajectories import Question
 from dataset_builder.edit.unet import body, divisible, head
+from targets.base.errors import InputError
 
 TAIL = 4
 # (n,) rows of latents and (n, tokens, width) texts -> (n, channels, height, width) noise.
@@ -93,8 +94,14 @@ class Denoiser:
         self._head, self._body = compile_(partial(head, self.unet)), compile_(partial(body, self.unet))
 
     def latent_shape(self, height: int, width: int) -> tuple[int, int, int]:
-        """Channels, height and width of the latents of one picture, given in pixels."""
+        """Channels, height and width of the latents of one picture, given in pixels.
+
+        Raises:
+            InputError: the size is no multiple of what the VAE makes of one latent.
+        """
         factor = 2 ** (len(self.vae.config.block_out_channels) - 1)
+        if height % factor or width % factor:
+            raise InputError(f"height and width must be multiples of {factor}, got {height} and {width}")
         return self.unet.config.in_channels, height // factor, width // factor
 
     def encode(self, texts: Sequence[str]) -> torch.Tensor:

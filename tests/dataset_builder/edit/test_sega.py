@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -233,6 +234,11 @@ def test_concepts_of_one_edit_share_a_momentum_scale() -> None:
 def test_settings_out_of_range(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         SegaSettings(**wrong)
+
+
+def test_a_size_that_the_vae_can_not_make() -> None:
+    with pytest.raises(InputError, match="height and width must be multiples of 2, got 16 and 15"):
+        ours(FACE, settings=replace(SETTINGS, width=15))
 
 
 def test_a_prompt_that_is_too_long_is_cut_with_a_warning() -> None:

@@ -67,7 +67,7 @@ def test_the_estimate_counts_shared_work() -> None:
         TAXONOMY, list(TAXONOMY.attributes), SegaSettings(), SemanticGuidance(tiny_parts(), SETTINGS)
     )
     # A concept's 50 evaluations, two prompts after the fork, a share of the source; two attributes have more.
-    assert 125 < editor.seconds_per_picture * 460 < 145
+    assert 125 < editor.seconds_per_picture * 450 < 145
 
 
 def test_an_attribute_without_settings_is_an_error(engine: SemanticGuidance) -> None:
