@@ -46,6 +46,11 @@ def test_partial_weights_sum_to_one() -> None:
     assert mixture(concepts, 5).partial == (0.75, 0.25, 0.0)
 
 
+def test_nothing_is_added_while_only_finished_concepts_are_warm() -> None:
+    got = mixture((concept(cooldown_steps=5), concept(warmup_steps=9)), 6)
+    assert (got.own, got.partial, got.whole) == ((0.0, 1.0), (0.0, 0.0), False)
+
+
 def test_a_concept_is_evaluated_only_where_it_counts() -> None:
     assert evaluated([concept()], 0, 50) == (True,)
     assert evaluated([concept(momentum_scale=0.0)], 0, 50) == (False,)
