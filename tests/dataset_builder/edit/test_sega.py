@@ -133,8 +133,12 @@ def test_one_edit_matches_the_original(concepts: list[SegaConcept]) -> None:
 
 @pytest.mark.parametrize("scheduler", ["dpm", "unipc", "pndm", "ancestral"])
 def test_other_schedulers_match_the_original(scheduler: str) -> None:
-    """Multistep ones remember earlier steps by row; the ancestral one draws noise by row."""
-    assert_same([FACE, edit(concept()), edit(concept("hat", warmup_steps=7))], scheduler)
+    """Multistep ones remember earlier steps by row; the ancestral one draws noise by row.
+
+    At step 7 the second edit's row moves up and the first's comes last: history must move along.
+    """
+    other = SegaRequest("a photo of the face of eve", "", seed=8)
+    assert_same([edit(concept(warmup_steps=7)), edit(concept("hat"), source=other)], scheduler)
 
 
 @pytest.mark.parametrize("scheduler", ["ddim", "dpm"])
@@ -194,6 +198,8 @@ def test_sources_and_warmups_are_evaluated_once() -> None:
     edits = [edit(concept(prompt)) for prompt in ("hat", "smile", "beard")]
     assert wave_evaluations([FACE, *edits], STEPS) == 12 * 2 + 3 * (12 + 8 * 2)
     assert wave_evaluations(edits, STEPS) == 4 * 2 + 3 * (12 + 8 * 2)
+    alike = [edit(concept()), edit(concept(guidance_scale=5.0))]
+    assert wave_evaluations(alike, STEPS) == 4 * 3 + 8 * 6
     assert wave_evaluations([edit(concept(cooldown_steps=6))], STEPS) == 12 * 2 + 6
     assert wave_evaluations([edit(concept(momentum_scale=0.0))], STEPS) == 12 * 2 + 8
     assert wave_evaluations([edit(concept(warmup_steps=STEPS))], STEPS) == 12 * 2
