@@ -103,12 +103,11 @@ def decode(data: bytes, name: str) -> Picture:
     except _DECODER_FAULTS as error:
         raise UnreadableError(f"{name}: can't be decoded ({_reason(error)})") from None
     pixels = rgb.tobytes()
-    array = np.frombuffer(pixels, dtype=np.uint8).reshape(-1, 3)
     return Picture(
         image=rgb,
         pixel_hash=pixel_hash(pixels, rgb.width, rgb.height),
         format=kind,
-        constant=bool((array == array[0]).all()),
+        constant=pixels == pixels[:3] * (rgb.width * rgb.height),
         notes=tuple(notes),
     )
 

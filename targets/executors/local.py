@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -35,6 +35,25 @@ def ordered_map(
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def prefetched(items: Iterable[ItemT], *, depth: int = 1) -> Generator[ItemT, None, None]:
+    """Run an iterable ``depth`` items ahead in a thread of its own.
+
+    Args:
+        items: advanced in one thread only; its exceptions reach the caller at that item's turn.
+        depth: items made ahead.
+    """
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pending = deque(pool.submit(next, iterator, end) for _ in range(depth))
+        try:
+            while (item := pending.popleft().result()) is not end:
+                pending.append(pool.submit(next, iterator, end))
+                yield item  # type: ignore[misc]
         finally:
             for future in pending:
                 future.cancel()
