@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.base.text import shortlist
+from targets.base.text import nearest, shortlist
 from targets.protocol import NO_ANSWER, FloatArray, Scores
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
@@ -70,6 +72,29 @@ def versions_of(*packages: str) -> dict[str, str]:
     return {package: version(package) for package in packages}
 
 
+def read_state(path: Path) -> dict[str, Any]:
+    """Read a state dictionary without unpickling anything but tensors.
+
+    Raises:
+        InputError: no such file, or not a dictionary of tensors.
+    """
+    torch = require("torch", "clip", "a checkpoint")
+    if not path.is_file():
+        raise InputError(f"no such checkpoint: {path}")
+    if path.suffix == ".safetensors":
+        tensors: dict[str, Any] = require("safetensors.torch", "clip", "a checkpoint").load_file(path)
+        return tensors
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(f"{path} must be a file of tensors that loads without pickle ({reason})") from None
+    if not isinstance(state, dict):
+        raise InputError(f"{path} must hold a dictionary of tensors, got {type(state).__name__}")
+    inner = state.get("state_dict", state.get("model", state))
+    return inner if isinstance(inner, dict) else state
+
+
 @contextmanager
 def loading(target: str, how: str) -> Iterator[None]:
     """Turn what libraries raise while they load weights into one line.
@@ -116,8 +141,6 @@ def chosen_columns(concepts: Sequence[str], labels: Sequence[str], target: str) 
     Raises:
         InputError: a concept that is not a label.
     """
-    from targets.base.text import nearest
-
     position: Mapping[str, int] = {name: index for index, name in enumerate(labels)}
     for name in concepts:
         if name not in position:
