@@ -80,7 +80,7 @@ class GpuBatches:
                 (rows, self._copied([pixels[row] for row in rows], max(filled, len(rows))))
                 for rows in groups.values()
             )
-            copied = self._stream.record_event() if self._stream else None
+            copied = self._mark(self._stream) if self._stream else None
         return Staged(len(pixels), parts, copied)
 
     def _copied(self, pixels: Sequence[PixelArray], count: int) -> Any:
@@ -93,8 +93,14 @@ class GpuBatches:
         if self._stream is None:
             return view.clone()
         there = view.to(self._device, non_blocking=True)
-        host.copied = self._stream.record_event()
+        host.copied = self._mark(self._stream)
         return there
+
+    def _mark(self, stream: Any) -> Any:
+        """An event whose waiting leaves the core to the decoders instead of spinning on it."""
+        event = self._torch.cuda.Event(blocking=True)
+        event.record(stream)
+        return event
 
     def start(self, staged: Staged) -> Callable[[], Scores]:
         """Launch the computation of a staged batch; the result waits for it."""
@@ -106,7 +112,7 @@ class GpuBatches:
                     tensor.record_stream(current)
             values = self._compute(self._normalised(self._resized(staged)))[: staged.count]
             there = values.to("cpu", non_blocking=True)
-            done = None if staged.copied is None else self._torch.cuda.current_stream().record_event()
+            done = None if staged.copied is None else self._mark(self._torch.cuda.current_stream())
 
         def finish() -> Scores:
             if done is not None:

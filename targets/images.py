@@ -19,7 +19,7 @@ import struct
 import threading
 import warnings
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
@@ -64,6 +64,7 @@ class Picture:
 
     Attributes:
         image: mode RGB, upright, sRGB.
+        pixels: its bytes, rows from the top, RGB.
         pixel_hash: SHA-256 of the decoded pixels, 64 hexadecimal digits.
         format: what the content is ("JPEG", "PNG", ...).
         constant: every pixel has the same colour, as when a safety checker blanks a picture.
@@ -71,6 +72,7 @@ class Picture:
     """
 
     image: Image.Image
+    pixels: bytes = field(repr=False)
     pixel_hash: str
     format: str
     constant: bool
@@ -105,6 +107,7 @@ def decode(data: bytes, name: str) -> Picture:
     pixels = rgb.tobytes()
     return Picture(
         image=rgb,
+        pixels=pixels,
         pixel_hash=pixel_hash(pixels, rgb.width, rgb.height),
         format=kind,
         constant=pixels == pixels[:3] * (rgb.width * rgb.height),

@@ -22,6 +22,7 @@ from targets.card import TargetCard
 from targets.gpu_batches import GpuBatches
 from targets.prompts import ConceptSetting, TemplateSet, phrases, sentences
 from targets.protocol import Scores
+from targets.torch_attention import without_copies
 from targets.torch_tools import (
     OVERFLOW_HINT,
     Precision,
@@ -91,6 +92,8 @@ class _Clip:
     def _open_door(self, compiled: bool) -> None:
         """Turn the model to its precision and, on a GPU, open the way through it."""
         self._model.to(self._dtype)
+        if self._device.startswith("cuda"):
+            without_copies(self._model.visual)
         answered = self._torch.compile(self._answered) if compiled else self._answered
         self._compute: Callable[[Any], Any] = exact(answered, self._device, self._dtype)
         preprocessing = self._model.visual.preprocess_cfg

@@ -76,16 +76,15 @@ def _answer(request: Request, memory: mmap.mmap, slot_bytes: int) -> Answer:
         picture = decode(request.data, request.name)
     except UnreadableError as error:
         return Answer(fault=str(error))
-    pixels = picture.image.tobytes()
-    fits = len(pixels) <= slot_bytes
+    fits = len(picture.pixels) <= slot_bytes
     if fits:
         start = request.slot * slot_bytes
-        memory[start : start + len(pixels)] = pixels
+        memory[start : start + len(picture.pixels)] = picture.pixels
     return Answer(
         pixel_hash=picture.pixel_hash,
         format=picture.format,
         constant=picture.constant,
         notes=picture.notes,
         size=picture.image.size,
-        pixels=None if fits else pixels,
+        pixels=None if fits else picture.pixels,
     )
