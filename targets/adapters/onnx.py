@@ -119,6 +119,7 @@ class _Onnx:
     def __init__(self, model: Path, card: OnnxCard, settings: OnnxSettings) -> None:
         self._runtime = require("onnxruntime", "onnx", PURPOSE)
         self._card, self._path = card, model
+        self.colour_order = card.input.colour
         self._session = _session(self._runtime, model, settings)
         self._input = _named(self._session.get_inputs(), card.input.tensor, "input", model)
         self._output = _named(self._session.get_outputs(), card.output.tensor, "output", model)
