@@ -98,7 +98,8 @@ def _same(loaded: LoadedTarget, first: FloatArray, second: FloatArray, rule: str
     if not np.array_equal(np.isnan(first), np.isnan(second)):
         raise TargetError(f"{rule}: answered one time and not the other")
     scale = max(1.0, float(np.nanmax(np.abs(first), initial=0.0)))
-    gap = float(np.nanmax(np.abs(first - second), initial=0.0))
+    with np.errstate(invalid="ignore"):
+        gap = float(np.nanmax(np.abs(first - second), initial=0.0))
     if gap > floor(loaded) * scale:
         raise TargetError(f"{rule}: scores differ by {gap:.3g}, more than {floor(loaded) * scale:.1g}")
 
@@ -266,7 +267,10 @@ def check_staged(loaded: LoadedTarget) -> None:
     if not isinstance(loaded.target, Staged):
         return
     faces = drawn_faces()[: loaded.batch_size]
-    answer = loaded.target.start(loaded.target.stage([np.asarray(face) for face in faces]))()
+    try:
+        answer = loaded.target.start(loaded.target.stage([np.asarray(face) for face in faces]))()
+    except Exception as error:
+        raise TargetError(f"stage and start failed with {type(error).__name__}: {error}") from error
     values = answer.values if isinstance(answer, Scores) else np.asarray(answer, dtype=np.float64)
     _same(loaded, _ask(loaded, faces).values, values, "staged against asked")
 
