@@ -239,10 +239,18 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> HttpConcepts | Ht
     chosen = validated(HttpSettings, settings, "target http")
     url = f"http:{argument}" if argument.startswith("//") else argument
     server = _Server(url, chosen)
-    answer = server.ask("GET")
+    try:
+        about = _described(server.ask("GET"), url)
+        return (HttpEmbedder if about.embedding else HttpConcepts)(server, about, chosen)
+    except InputError:
+        server.close()
+        raise
+
+
+def _described(answer: Any, url: str) -> Description:
     if not isinstance(answer, Mapping):
         raise TargetError(f"the target at {url} must describe itself as a JSON object")
     about = validated(Description, answer, f"the description at {url}")
     if bool(about.concepts) == about.embedding:
         raise TargetError(f'the target at {url} must have either "concepts" or "embedding": true')
-    return (HttpEmbedder if about.embedding else HttpConcepts)(server, about, chosen)
+    return about
