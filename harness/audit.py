@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from harness.analysis import Options, make_record
 from harness.outcomes import CODES, OK, REASONS, Failure, FloatArray, Labels, Outcomes
 from harness.pairs import Pairs
+from harness.record import Record
 from harness.similarity import CONCEPTS, MATCH, Similarities, captured_similarities, similarities
 from targets.base.tables import ObjectArray
 from targets.catalogue import LoadedTarget
@@ -16,38 +19,74 @@ from targets.protocol import PictureId
 from targets.scoring import MISSING, PictureRef, Seen, score_pictures
 
 
+@dataclass(frozen=True)
+class Asking:
+    """How a target is asked.
+
+    Attributes:
+        cache_root: folder of cached scores.
+        references: other source pictures behind each ``match``; None to take as many as all have.
+        keep_identical: count pairs whose two pictures have the same pixels instead of excluding them.
+        show_progress: a bar on a terminal, a line a minute in a log.
+    """
+
+    cache_root: Path
+    references: int | None = None
+    keep_identical: bool = False
+    show_progress: bool = True
+
+
+def audit_pairs(
+    pairs: Pairs, loaded: LoadedTarget, options: Options, asking: Asking, *, candidates: bool = True
+) -> tuple[Outcomes, Record]:
+    """Audit a target on pairs, and on the candidates they were filtered from where those are there.
+
+    Args:
+        pairs: n pairs.
+        loaded: the target; it is closed afterwards.
+        options: what to compute.
+        asking: how to ask.
+        candidates: whether to ask about rejected candidates too.
+
+    Returns:
+        The outcomes of the pairs, and the record.
+    """
+    try:
+        outcomes = audit_pictures(pairs, loaded, asking)
+        others = None
+        if candidates and pairs.candidates is not None:
+            same_references = replace(asking, references=outcomes.references or asking.references)
+            others = audit_pictures(pairs.candidates, loaded, same_references)
+    finally:
+        loaded.close()
+    return outcomes, make_record(outcomes, loaded.card, pairs.origin, options, others)
+
+
 def audit_pictures(
     pairs: Pairs,
     loaded: LoadedTarget,
-    cache_root: Path,
-    *,
-    references: int | None = None,
-    keep_identical: bool = False,
-    show_progress: bool = True,
+    asking: Asking,
 ) -> Outcomes:
     """Ask the target about every distinct picture of the pairs.
 
     Args:
         pairs: n pairs.
         loaded: the target.
-        cache_root: folder of cached scores.
-        references: other source pictures behind each ``match``; None to take as many as all have.
-        keep_identical: count pairs whose two pictures have the same pixels instead of excluding them.
-        show_progress: a bar on a terminal, a line a minute in a log.
+        asking: how to ask.
 
     Raises:
         TargetError: the target failed or broke its protocol.
         InputError: a captured log that can't be matched to the pictures.
     """
     pictures = [*pairs.source, *pairs.transformed]
-    seen = score_pictures(loaded, pictures, cache_root, show_progress=show_progress)
+    seen = score_pictures(loaded, pictures, asking.cache_root, show_progress=asking.show_progress)
     source = [seen[picture.name] for picture in pairs.source]
     transformed = [seen[picture.name] for picture in pairs.transformed]
-    reasons = _pair_reasons(pairs, source, transformed, keep_identical=keep_identical)
+    reasons = _pair_reasons(pairs, source, transformed, keep_identical=asking.keep_identical)
     width = max((len(item.values) for item in seen.values()), default=0)
     before, after = _stack(source, width), _stack(transformed, width)
     concepts: tuple[str, ...] = loaded.card.concepts
-    compared = _compared(pairs, loaded, source, transformed, before, after, references)
+    compared = _compared(pairs, loaded, source, transformed, before, after, asking.references)
     if compared is not None:
         concepts, before, after = CONCEPTS, compared.source, compared.transformed
     codes = _codes(reasons, before, after)
@@ -67,7 +106,7 @@ def audit_pictures(
         source_hash=_hashes(source),
         transformed_hash=_hashes(transformed),
         failures=list(pairs.failures),
-        warnings=list(pairs.warnings),
+        warnings=[*pairs.warnings, *_filter_warnings(pairs, loaded)],
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=None if compared is None else compared.references,
     )
@@ -96,6 +135,14 @@ def _compared(
         for refs, seen in ((pairs.source, source), (pairs.transformed, transformed))
     )
     return captured_similarities(pairs.labels, first, second, before[:, 0], compare, references)
+
+
+def _filter_warnings(pairs: Pairs, loaded: LoadedTarget) -> list[str]:
+    """Say when the model under audit has itself decided which pairs were kept."""
+    digest = loaded.card.weights_digest
+    roles = [role for role, other in pairs.detectors.items() if other == digest]
+    consequence = "no disparity may be claimed from this run"
+    return [f"the same weights filtered the dataset ({role} detector): {consequence}" for role in roles]
 
 
 def _stack(seen: list[Seen], width: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -1,4 +1,4 @@
-"""Outcomes -> cells: one mean change for every attribute, concept and group."""
+"""Estimates -> cells: one mean change for every attribute, concept and group, adjusted in their family."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from scipy import special
 
+from harness.axes import CoarseAxis
+from harness.estimates import AttributeEstimates, IntArray
+from harness.numbers import number
 from harness.outcomes import OK, REASONS, Outcomes
-from harness.record import Cell, Interval, Status
-from harness.stats.intervals import CellEstimates, Method, cell_estimates
+from harness.record import Cell, Family, Interval, Status
+from harness.stats.families import adjust
+from harness.stats.groups import GroupMeans
+from harness.stats.intervals import CellEstimates
 from targets.base.tables import ObjectArray
 
 
@@ -18,52 +24,28 @@ def order_of_appearance(values: ObjectArray, known: Iterable[str] | None = None)
     return tuple(dict.fromkeys([*(known or ()), *values]))
 
 
-def demographic_cells(
-    outcomes: Outcomes,
-    target: str,
-    attributes: Sequence[str],
-    groups: Sequence[str],
-    *,
-    method: Method,
-    level: float,
-) -> list[Cell]:
-    """Estimate every cell; a combination without pairs is a cell with status "undefined".
+def demographic_cells(outcomes: Outcomes, estimates: Sequence[AttributeEstimates], target: str) -> list[Cell]:
+    """Every cell of the demographic groups; one without pairs has status "undefined".
 
     Args:
         outcomes: n pairs, c concepts.
+        estimates: one an attribute.
         target: spec of the target.
-        attributes: rows of the table, in order.
-        groups: columns of the table, in order.
-        method: "cluster", "t" or "bootstrap".
-        level: of the intervals, in (0, 1).
 
     Returns:
         Cells ordered by attribute, concept, group.
     """
-    clusters = outcomes.labels.clusters()
     lost_rows = _lost_rows(outcomes)
     cells: list[Cell] = []
-    for attribute in attributes:
-        structures: list[tuple[str, CellEstimates, list[dict[str, int]]]] = []
-        for group in groups:
-            rows = np.flatnonzero(
-                (outcomes.labels.attribute == attribute) & (outcomes.labels.demographic == group)
-            )
-            estimates = cell_estimates(
-                outcomes.source[rows],
-                outcomes.transformed[rows],
-                clusters[rows],
-                method=method,
-                level=level,
-            )
-            lost = lost_rows.get((attribute, group), Counter())
-            structures.append(
-                (group, estimates, [dict(lost + Counter(c)) for c in _excluded(outcomes, rows)])
-            )
+    for item in estimates:
+        excluded = [
+            _excluded(outcomes, rows, lost_rows.get((item.attribute, group), Counter()))
+            for group, rows in zip(item.groups, item.rows, strict=True)
+        ]
         for index, concept in enumerate(outcomes.concepts):
-            for group, estimates, excluded in structures:
-                labels = {"target": target, "attribute": attribute, "concept": concept, "group": group}
-                cells.append(_cell(labels, estimates, index, excluded[index]))
+            for group, found, counts in zip(item.groups, item.cells, excluded, strict=True):
+                labels = {"target": target, "attribute": item.attribute, "concept": concept, "group": group}
+                cells.append(_cell(labels, found, index, counts[index]))
     return cells
 
 
@@ -76,13 +58,16 @@ def _lost_rows(outcomes: Outcomes) -> dict[tuple[str, str], Counter[str]]:
     return lost
 
 
-def _excluded(outcomes: Outcomes, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> list[dict[str, int]]:
-    codes = outcomes.codes[rows]
-    counts = [np.bincount(column, minlength=len(REASONS)) for column in codes.T]
-    return [
-        {reason: int(count[code]) for code, reason in enumerate(REASONS) if code != OK and count[code]}
+def _excluded(outcomes: Outcomes, rows: IntArray, lost: Counter[str]) -> list[dict[str, int]]:
+    """For each concept, reason -> pairs and rows left out of the cell."""
+    counts = [np.bincount(column, minlength=len(REASONS)) for column in outcomes.codes[rows].T]
+    found = [
+        Counter(
+            {reason: int(count[code]) for code, reason in enumerate(REASONS) if code != OK and count[code]}
+        )
         for count in counts
     ]
+    return [dict(lost + count) for count in found]
 
 
 def _cell(labels: dict[str, str], estimates: CellEstimates, index: int, excluded: dict[str, int]) -> Cell:
@@ -93,13 +78,13 @@ def _cell(labels: dict[str, str], estimates: CellEstimates, index: int, excluded
         by="demographic",
         n_pairs=int(estimates.n_pairs[index]),
         n_identities=int(estimates.n_identities[index]),
-        mean_source=_number(estimates.mean_source[index]),
-        mean_transformed=_number(estimates.mean_transformed[index]),
-        delta=_number(estimates.delta[index]),
-        se=_number(estimates.se[index]) if ok else None,
-        df=_number(estimates.df[index]) if ok else None,
+        mean_source=number(estimates.mean_source[index]),
+        mean_transformed=number(estimates.mean_transformed[index]),
+        delta=number(estimates.delta[index]),
+        se=number(estimates.se[index]) if ok else None,
+        df=number(estimates.df[index]) if ok else None,
         ci=_interval(estimates, index) if ok else None,
-        p=_number(estimates.p[index]) if ok else None,
+        p=number(estimates.p[index]) if ok else None,
         p_adjusted=None,
         family=None,
         status=status,
@@ -117,5 +102,69 @@ def _interval(estimates: CellEstimates, index: int) -> Interval:
     )
 
 
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def coarse_cells(
+    estimates: Sequence[AttributeEstimates],
+    axis: CoarseAxis,
+    target: str,
+    concepts: Sequence[str],
+    *,
+    level: float,
+) -> list[Cell]:
+    """Cells of a coarser axis: means of fine groups with equal weights, on their common support.
+
+    A mean of source scores over groups with equal weights is not kept: those two fields are null.
+    """
+    cells = []
+    for item in estimates:
+        means = axis.means(item.means).means
+        for index, concept in enumerate(concepts):
+            for position, group in enumerate(axis.names):
+                labels = {"target": target, "attribute": item.attribute, "concept": concept, "group": group}
+                cells.append(_coarse_cell(labels, axis.axis, means, (position, index), level))
+    return cells
+
+
+def _coarse_cell(
+    labels: dict[str, str], by: str, means: GroupMeans, at: tuple[int, int], level: float
+) -> Cell:
+    delta, se, df = (float(values[at]) for values in (means.delta, means.se, means.df))
+    status: Status = "undefined"
+    if np.isfinite(delta) and np.isfinite(se):
+        status = "ok" if se > 0 else "zero_variance"
+    ok = status == "ok"
+    half = float(special.stdtrit(df, 0.5 + level / 2) * se) if ok else np.nan
+    named = {"few_identities": means.few_identities[at], "skewed": means.skewed[at]}
+    return Cell(
+        **labels,
+        by=by,
+        n_pairs=int(means.n_pairs[at]),
+        n_identities=int(means.n_identities[at]),
+        mean_source=None,
+        mean_transformed=None,
+        delta=number(delta),
+        se=se if ok else None,
+        df=df if ok else None,
+        ci=Interval(low=delta - half, high=delta + half, level=level, method="equal weights") if ok else None,
+        p=float(2 * special.stdtr(df, -abs(delta / se))) if ok else None,
+        p_adjusted=None,
+        family=None,
+        status=status,
+        flags=tuple(name for name, is_set in named.items() if is_set),
+        excluded={},
+    )
+
+
+def adjusted_cells(cells: Sequence[Cell], target: str) -> tuple[list[Cell], list[Family]]:
+    """Adjust the cells' tests of delta = 0: one family a target and axis, Holm; undefined counts as 1."""
+    done: list[Cell] = []
+    families = []
+    for by in dict.fromkeys(cell.by for cell in cells):
+        own = [cell for cell in cells if cell.by == by]
+        family = Family(id=f"cells:{target}:{by}", m=len(own), method="holm")
+        families.append(family)
+        adjusted = adjust([np.nan if cell.p is None else cell.p for cell in own]).p
+        done += [
+            cell.model_copy(update={"p_adjusted": number(p), "family": family.id})
+            for cell, p in zip(own, adjusted, strict=True)
+        ]
+    return done, families

@@ -5,37 +5,39 @@ from __future__ import annotations
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from dataset_builder.schema.taxonomy import Taxonomy, load_taxonomy
-from harness.audit import audit_pictures
+from dataset_builder.detect.training import load_labelled, train
+from dataset_builder.pipeline import WORK_FOLDER, Build
+from dataset_builder.recipe import find_recipe
+from dataset_builder.schema.taxonomy import load_taxonomy
+from harness.analysis import Options, make_record
+from harness.audit import Asking, audit_pairs
 from harness.capture import export_pictures
+from harness.demo import print_built, run_demo
 from harness.doctor import examine
-from harness.outcomes import Outcomes
 from harness.pairs import load_pairs, load_scores
-from harness.record import Record, read_record
-from harness.run import Options, make_record, write_run
-from harness.stats.intervals import Method
+from harness.record import read_record
+from harness.run import check_failures, show_run
 from harness.tables import (
-    DisparityTable,
-    Row,
-    chosen_rows,
     count_table,
+    difference_table,
+    differences_to_csv,
     disparity_table,
     printed_table,
+    table_rows,
     to_csv,
     to_latex,
     to_markdown,
 )
-from targets.base.errors import FacedeltaError, InputError, TooManyFailuresError
+from harness.terminal import console, print_table
+from targets.base.errors import FacedeltaError, InputError
+from targets.base.files import remove_leftovers
 from targets.base.text import counted, shortlist
 from targets.card import TargetCard
 from targets.catalogue import LoadedTarget, available, load_target
@@ -49,10 +51,10 @@ app = typer.Typer(
 )
 targets_app = typer.Typer(help="The models that can be asked.", no_args_is_help=True)
 capture_app = typer.Typer(help="Scores that are captured elsewhere.", no_args_is_help=True)
+detector_app = typer.Typer(help="Detectors that decide about candidates.", no_args_is_help=True)
 app.add_typer(targets_app, name="targets")
 app.add_typer(capture_app, name="capture")
-
-DEFAULT_TAXONOMY = "paper"
+app.add_typer(detector_app, name="detector")
 
 
 class Ci(StrEnum):
@@ -61,6 +63,13 @@ class Ci(StrEnum):
     CLUSTER = "cluster"
     T = "t"
     BOOTSTRAP = "bootstrap"
+
+
+class By(StrEnum):
+    """Axes beside the demographic groups."""
+
+    ETHNICITY = "ethnicity"
+    SEX = "sex"
 
 
 class Format(StrEnum):
@@ -89,51 +98,60 @@ def audit(
     scores: Annotated[str | None, typer.Option(help="Table of finished scores, instead of PAIRS.")] = None,
     settings: SetOption = None,
     ci: Annotated[
-        Ci, typer.Option(help="Intervals: cluster (CR2 by identity), t (over pairs).")
+        Ci, typer.Option(help="Intervals: cluster (CR2 by identity), t (over pairs), bootstrap.")
     ] = Ci.CLUSTER,
     level: Annotated[float, typer.Option(min=0.5, max=0.9999999, help="Confidence level.")] = 0.999,
+    by: Annotated[list[By] | None, typer.Option(help="Also by ethnicity or sex, equal weights.")] = None,
     taxonomy: Annotated[str | None, typer.Option(help="Expected groups and attributes.")] = None,
     concept: ConceptOption = None,
+    margin: Annotated[float | None, typer.Option(help="Smallest change that matters.")] = None,
+    discover: Annotated[bool, typer.Option(help="Search all concepts; needs --margin.")] = False,
+    half_width: Annotated[float | None, typer.Option(help="Say what identities this takes.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap and of the search's split.")] = 0,
     cache: Annotated[Path | None, typer.Option(help="Shared folder of cached scores.")] = None,
     max_failures: Annotated[float, typer.Option(min=0, max=1, help="Share that may fail.")] = 0.05,
     references: Annotated[int | None, typer.Option(min=1, help="Other pictures behind 'match'.")] = None,
     keep_identical: Annotated[bool, typer.Option(help="Keep pairs whose pictures are equal.")] = False,
+    candidates: Annotated[
+        bool, typer.Option(help="Of a dataset, also ask about rejected candidates: what did the filter do?")
+    ] = True,
     encoding: EncodingOption = "utf-8",
     progress: ProgressOption = True,
 ) -> None:
     """Ask a target about both faces of every pair and write what changed, for whom."""
-    chosen = load_taxonomy(taxonomy) if taxonomy else None
-    options = Options(method=_method(ci), level=level, max_failures=max_failures, taxonomy=chosen)
+    options = Options(
+        method=ci.value,
+        level=level,
+        by=tuple(dict.fromkeys(["demographic", *(axis.value for axis in by or [])])),
+        concepts=tuple(concept or ()),
+        max_failures=max_failures,
+        taxonomy=load_taxonomy(taxonomy) if taxonomy else None,
+        margin=margin,
+        half_width=half_width,
+        discover=discover,
+        seed=seed,
+    )
     if scores is not None:
         if pairs is not None or target is not None:
             raise InputError("--scores FILE takes the place of PAIRS and --target; give one or the other")
         outcomes, origin = load_scores(scores, encoding)
-        card = TargetCard(name=Path(scores).name, spec=f"scores:{Path(scores).name}", kind="recorded")
-        _finish(out, outcomes, card, origin, options, concept or [])
-        return
-    if pairs is None or target is None:
-        raise InputError("give PAIRS and --target, or --scores FILE")
-    loaded = load_target(target, _parse_settings(settings))
-    try:
-        loaded_pairs = load_pairs(pairs, encoding)
-        outcomes = audit_pictures(
-            loaded_pairs,
-            loaded,
-            _cache_root(out, cache, loaded),
-            references=references,
-            keep_identical=keep_identical,
-            show_progress=progress,
+        name = Path(scores).name
+        card = TargetCard(name=name, spec=f"scores:{name}", kind="recorded", detection="as in the scores")
+        record = make_record(outcomes, card, origin, options)
+    else:
+        if pairs is None or target is None:
+            raise InputError("give PAIRS and --target, or --scores FILE")
+        loaded = load_target(target, _parse_settings(settings))
+        remove_leftovers(out)
+        asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)
+        outcomes, record = audit_pairs(
+            load_pairs(pairs, encoding), loaded, options, asking, candidates=candidates
         )
-    finally:
-        loaded.close()
-    _finish(out, outcomes, loaded.card, loaded_pairs.origin, options, concept or [])
-    if not loaded.card.pinned:
-        # Without a digest of the weights a later run could silently reuse another model's scores.
-        shutil.rmtree(out / "cache", ignore_errors=True)
-
-
-def _method(ci: Ci) -> Method:
-    return ci.value
+        if not loaded.card.pinned:
+            # Without a digest of the weights a later run could silently reuse another model's scores.
+            shutil.rmtree(out / "cache", ignore_errors=True)
+    show_run(console(), record, outcomes, out)
+    check_failures(record, out)
 
 
 def _cache_root(out: Path, cache: Path | None, loaded: LoadedTarget) -> Path:
@@ -153,86 +171,6 @@ def _parse_settings(items: Sequence[str] | None) -> dict[str, Any]:
     return settings
 
 
-def _finish(
-    out: Path,
-    outcomes: Outcomes,
-    card: TargetCard,
-    origin: Mapping[str, Any],
-    options: Options,
-    concepts: Sequence[str],
-) -> None:
-    record = make_record(outcomes, card, dict(origin), options)
-    named = _named_concepts(options.taxonomy)
-    rows = _rows_or_none(record, concepts, named)
-    write_run(out, record, outcomes, rows)
-    console = _console()
-    if rows:
-        _print_table(console, disparity_table(record, rows))
-        _print_table(console, count_table(record, rows))
-    else:
-        console.print(f"{len(record.concepts)} concepts: show some with facedelta table {out} --concept NAME")
-    _print_summary(console, record, outcomes, out)
-    if record.data.fault_share > options.max_failures:
-        raise TooManyFailuresError(
-            f"{record.data.fault_share:.1%} of the pairs failed, more than --max-failures "
-            f"{options.max_failures:g} allows; the run is kept in {out}, the reasons in failures.parquet"
-        )
-
-
-def _named_concepts(taxonomy: Taxonomy | None) -> dict[str, str]:
-    attributes = (taxonomy or load_taxonomy(DEFAULT_TAXONOMY)).attributes
-    return {name: attribute.concept for name, attribute in attributes.items() if attribute.concept}
-
-
-def _rows_or_none(record: Record, wanted: Sequence[str], named: Mapping[str, str]) -> list[Row]:
-    if not wanted and len(record.concepts) > 12 and not set(named.values()) & set(record.concepts):
-        return []
-    return chosen_rows(record, wanted, named)
-
-
-def _console() -> Console:
-    """Tables keep their width in a pipe, where rich would fold them to 80 columns."""
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-
-
-def _print_table(console: Console, table: DisparityTable) -> None:
-    shown = Table(title=escape(table.title), title_justify="left", caption_justify="left")
-    shown.add_column("attribute", overflow="fold")
-    shown.add_column("concept", overflow="fold")
-    for group in table.groups:
-        shown.add_column(escape(group), justify="right")
-    for attribute, concept, texts in table.rows:
-        shown.add_row(escape(attribute), escape(concept), *map(escape, texts))
-    console.print(shown)
-    for note in table.notes:
-        console.print(f"  {escape(note)}")
-
-
-def _print_summary(console: Console, record: Record, outcomes: Outcomes, out: Path) -> None:
-    reasons: dict[str, int] = {}
-    for failure in outcomes.failures:
-        if failure.what != "picture":
-            reasons[failure.reason] = reasons.get(failure.reason, 0) + 1
-    excluded = sum(1 for code in outcomes.pair_codes if code)
-    console.print(
-        f"{counted(record.data.n_pairs, 'pair')}, {excluded} excluded"
-        + (
-            f"; {', '.join(f'{reason} {count}' for reason, count in sorted(reasons.items()))}"
-            if reasons
-            else ""
-        )
-        + f"; {counted(len(record.groups), 'group')}, {counted(len(record.attributes), 'attribute')}"
-    )
-    if outcomes.references is not None:
-        console.print(f"match: reference of {counted(outcomes.references, 'other source picture')}")
-    checks = {check.check for check in record.picture_checks}
-    if checks:
-        console.print(f"picture checks to look at in record.json: {shortlist(sorted(checks), 8)}")
-    for warning in record.warnings:
-        console.print(f"warning: {escape(warning)}")
-    console.print(f"written to {escape(str(out))}")
-
-
 @app.command()
 def table(
     source: Annotated[
@@ -240,23 +178,30 @@ def table(
     ],
     style: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TERMINAL,
     concept: ConceptOption = None,
+    by: Annotated[str, typer.Option(help="Axis: demographic, ethnicity or sex.")] = "demographic",
     counts: Annotated[bool, typer.Option(help="Pairs and identities instead of changes.")] = False,
-    taxonomy: Annotated[str, typer.Option(help="Pairs attributes with concepts.")] = DEFAULT_TAXONOMY,
+    differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
 ) -> None:
     """Write the disparity table of a run, or one that was printed elsewhere."""
     if source.suffix == ".csv":
-        shown = printed_table(source)
         if style is Format.CSV:
             raise InputError(f"{source} is a CSV already; choose terminal, markdown or latex")
+        shown = printed_table(source)
     else:
         record = read_record(source)
+        if by not in record.settings.by:
+            raise InputError(f"the run has no axis '{by}', only {shortlist(record.settings.by)}")
         if style is Format.CSV:
-            sys.stdout.write(to_csv(record))
+            sys.stdout.write(differences_to_csv(record) if differences else to_csv(record))
             return
-        rows = chosen_rows(record, concept or [], _named_concepts(load_taxonomy(taxonomy)))
-        shown = count_table(record, rows) if counts else disparity_table(record, rows)
+        rows = table_rows(record, concept or [])
+        shown = disparity_table(record, rows, by)
+        if differences:
+            shown = difference_table(record, by)
+        elif counts:
+            shown = count_table(record, rows)
     if style is Format.TERMINAL:
-        _print_table(_console(), shown)
+        print_table(console(), shown)
     else:
         sys.stdout.write(to_markdown(shown) if style is Format.MARKDOWN else to_latex(shown))
 
@@ -301,6 +246,63 @@ def capture_export(
     typer.echo(f"{counted(count, 'picture')} and manifest.csv written to {out}")
     if faults:
         raise InputError(f"{counted(len(faults), 'picture')} could not be exported; the others are in {out}")
+
+
+@app.command()
+def build(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a .toml file.")],
+    out: Annotated[Path, typer.Option(help="Folder of the dataset; a killed build goes on there.")],
+    limit: Annotated[int | None, typer.Option(min=1, help="Most identities, over all groups.")] = None,
+    dry_run: Annotated[bool, typer.Option(help="Only say what would be done.")] = False,
+    candidates: Annotated[
+        Path | None, typer.Option(help="Folder with sources.parquet and candidates.parquet made earlier.")
+    ] = None,
+    progress: ProgressOption = True,
+) -> None:
+    """Make counterfactual pairs: generate, edit, detect, filter, publish."""
+    job = Build(find_recipe(recipe), out, limit, candidates, show_progress=progress)
+    if dry_run:
+        for line in job.plan().lines():
+            typer.echo(line)
+        return
+    print_built(console(), job.run())
+
+
+@detector_app.command("train")
+def detector_train(
+    dataset: Annotated[Path, typer.Argument(help="A built dataset whose generator knows its distortions.")],
+    out: Annotated[Path, typer.Option(help="JSON file of the trained detector.")],
+    target: Annotated[str, typer.Option(help="Spec of an embedder.")] = "sface",
+    settings: SetOption = None,
+    recall: Annotated[float, typer.Option(min=0.01, max=1, help="Share it must find.")] = 0.97,
+    cost: Annotated[float, typer.Option(min=1e-6, help="Penalty C of the linear SVM.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split of identities.")] = 0,
+    progress: ProgressOption = True,
+) -> None:
+    """Train a distortion detector, tune it for recall, and say how well it does on other identities."""
+    model = train(
+        load_labelled(dataset),
+        target,
+        _parse_settings(settings),
+        dataset / WORK_FOLDER / "scores",
+        recall=recall,
+        cost=cost,
+        seed=seed,
+        show_progress=progress,
+    )
+    model.save(out)
+    for name, rate in model.card["held_out"].items():
+        typer.echo(f"{name}: {rate}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the dataset and the runs.")] = Path("facedelta-demo"),
+    limit: Annotated[int | None, typer.Option(min=1, help="Most identities, over all groups.")] = None,
+    progress: ProgressOption = True,
+) -> None:
+    """Show everything on rendered heads: filter, publish, audit two models. No GPU, no hub, two minutes."""
+    run_demo(out, console(), limit=limit, show_progress=progress)
 
 
 @app.command()

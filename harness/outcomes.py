@@ -117,6 +117,16 @@ class Outcomes:
         first = self.codes[:, 0]
         return np.where((self.codes == first[:, None]).all(axis=1), first, OK).astype(np.int8)
 
+    def reason_counts(self) -> dict[str, int]:
+        """Reason -> rows and pairs left out for it, of one concept or of all."""
+        counts = {
+            name: int((self.codes == code).any(axis=1).sum()) for name, code in CODES.items() if code != OK
+        }
+        for failure in self.failures:
+            if failure.what == "row":
+                counts[failure.reason] += 1
+        return {name: count for name, count in counts.items() if count}
+
     def fault_share(self) -> float:
         """Share of all rows and pairs that failed by a fault of file, picture or answer, in [0, 1]."""
         faults = np.isin(self.codes, [CODES[name] for name in FAULTS]).mean(axis=1)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dataset_builder.publish import BUILD_FILE
+from dataset_builder.read import Config, read_config
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest, settings_digest
@@ -30,6 +33,8 @@ class Pairs:
         origin: what a record says about where the pairs come from.
         failures: rows that are not among the pairs, and why.
         warnings: one sentence each.
+        detectors: role -> digest of the weights that decided which pairs were kept, where that is known.
+        candidates: all pairs that these were filtered from, where the dataset holds them.
     """
 
     labels: Labels
@@ -38,6 +43,8 @@ class Pairs:
     origin: dict[str, Any]
     failures: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    detectors: dict[str, str] = field(default_factory=dict)
+    candidates: Pairs | None = None
 
 
 def load_pairs(path: str, encoding: str = "utf-8") -> Pairs:
@@ -92,69 +99,56 @@ def _absent() -> bytes:
 
 
 def _from_dataset(path: str) -> Pairs:
-    from datasets import Image, load_dataset
+    data = read_config(path, "pairs")
+    if data is None:
+        raise InputError(f"{path} is neither a table of pairs nor a dataset with a config 'pairs'")
+    data.require((*LABEL_COLUMNS, "source", "transformed"))
+    source = data.refs("source", "source_sha256")
+    pairs = _dataset_pairs(data, source, data.refs("transformed", "transformed_sha256"))
+    return replace(pairs, detectors=_detectors(Path(path)), candidates=_candidates(path))
 
-    try:
-        data = load_dataset(path, "pairs", split="train")
-    except (FileNotFoundError, ValueError, ConnectionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path} is neither a table of pairs nor a dataset with a config 'pairs': {reason}"
-        ) from None
-    for name in (*LABEL_COLUMNS, "source", "transformed"):
-        if name not in data.column_names:
-            raise InputError(
-                f"dataset {path}: config 'pairs' needs a column '{name}'; found {data.column_names}"
-            )
-    raw = data.cast_column("source", Image(decode=False)).cast_column("transformed", Image(decode=False))
-    columns = {name: _dataset_text(data, name) for name in LABEL_COLUMNS}
-    digests = {side: _dataset_names(data, side) for side in ("source", "transformed")}
-    columns |= digests
-    table = Table(Path(path), columns, first_row=1)
+
+def _candidates(path: str) -> Pairs | None:
+    """All candidates of a built dataset, where it holds them."""
+    data, sources = read_config(path, "candidates"), read_config(path, "sources")
+    if data is None or sources is None:
+        return None
+    by_digest = dict(zip(sources.columns["sha256"], sources.refs("image", "sha256"), strict=True))
+    missing = [digest for digest in data.columns["source_sha256"] if digest not in by_digest]
+    if missing:
+        raise InputError(f"{path}: candidates name a source {missing[0]} that config 'sources' lacks")
+    source = tuple(by_digest[digest] for digest in data.columns["source_sha256"])
+    return _dataset_pairs(data, source, data.refs("image", "sha256"))
+
+
+def _dataset_pairs(
+    data: Config, source: tuple[PictureRef, ...], transformed: tuple[PictureRef, ...]
+) -> Pairs:
+    columns = {name: data.text(name) for name in LABEL_COLUMNS}
+    columns["source"] = np.array([ref.name for ref in source], dtype=object)
+    columns["transformed"] = np.array([ref.name for ref in transformed], dtype=object)
+    table = Table(Path(data.path), columns, first_row=1)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
-    origin = {
-        "path": path,
-        "kind": "dataset",
-        "sha256": settings_digest({name: list(map(str, values)) for name, values in columns.items()}),
-        "rows": len(data),
-    }
+    digest = settings_digest({name: list(map(str, values)) for name, values in columns.items()})
     return Pairs(
         labels,
-        tuple(PictureRef(str(digests["source"][row]), _bytes_of(raw, row, "source")) for row in rows),
-        tuple(
-            PictureRef(str(digests["transformed"][row]), _bytes_of(raw, row, "transformed")) for row in rows
-        ),
-        origin,
+        tuple(source[row] for row in rows),
+        tuple(transformed[row] for row in rows),
+        {"path": data.path, "kind": "dataset", "sha256": digest, "rows": len(data)},
         failures,
         _label_warnings(labels),
     )
 
 
-def _dataset_text(data: Any, name: str) -> ObjectArray:
-    values = data[name]
-    feature = data.features[name]
-    if hasattr(feature, "int2str"):
-        values = ["" if value is None else feature.int2str(value) for value in values]
-    return np.array(["" if value is None else str(value) for value in values], dtype=object)
-
-
-def _dataset_names(data: Any, side: str) -> ObjectArray:
-    """Pictures in a dataset are named by the digest of their bytes, so that equal ones are read once."""
-    column = f"{side}_sha256"
-    if column in data.column_names:
-        return _dataset_text(data, column)
-    return np.array([f"{side}-{index}" for index in range(len(data))], dtype=object)
-
-
-def _bytes_of(data: Any, row: int, side: str) -> Callable[[], bytes]:
-    def read() -> bytes:
-        value = data[row][side]
-        if value is None or (value["bytes"] is None and value["path"] is None):
-            raise FileNotFoundError(f"row {row + 1} has no {side} picture")
-        return bytes(value["bytes"]) if value["bytes"] is not None else Path(value["path"]).read_bytes()
-
-    return read
+def _detectors(directory: Path) -> dict[str, str]:
+    file = directory / BUILD_FILE
+    if not file.is_file():
+        return {}
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8"))["detectors"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file} must be JSON with a table 'detectors': {error!r}") from None
 
 
 def _optional(table: Table, name: str) -> ObjectArray:

@@ -72,6 +72,230 @@ class Cell(_Part):
     excluded: dict[str, Count]
 
 
+class Band(_Part):
+    """A band that holds simultaneously for all pairs of ``groups`` groups (Games-Howell on CR2)."""
+
+    low: FiniteFloat
+    high: FiniteFloat
+    level: Probability
+    groups: Count
+
+
+class Difference(_Part):
+    """Difference of two groups' mean changes: that of ``b`` minus that of ``a``.
+
+    Attributes:
+        a, b: groups, in the order of the tables.
+        difference, se, df: estimate, standard error, degrees of freedom.
+        ci: interval of this one difference; ``band``: simultaneous over all pairs of groups.
+        p, p_adjusted: of no difference; adjusted only where the row's omnibus test is rejected.
+        family: id of the family, null where it is not tested.
+        status: as in a cell; ``flags``: cautions, "depends_on_filter" among them.
+    """
+
+    a: str
+    b: str
+    difference: FiniteFloat | None
+    se: FiniteFloat | None
+    df: FiniteFloat | None
+    ci: Interval | None
+    band: Band | None
+    p: Probability | None
+    p_adjusted: Probability | None
+    family: str | None
+    status: Status
+    flags: tuple[str, ...]
+
+
+class Omnibus(_Part):
+    """One test that all groups' mean changes are equal.
+
+    Attributes:
+        method: "htz" (CR2 Wald, Pustejovsky & Tipton 2018) or "welch".
+        statistic, df1, df2: F and its degrees of freedom.
+        p, p_adjusted, family: as in a cell.
+        status: "ok" or "undefined".
+        flags: "few_identities" below 20 identities in a group.
+        used: groups in the test; ``left_out``: groups without variance, which no test can hold.
+    """
+
+    method: str
+    statistic: FiniteFloat | None
+    df1: FiniteFloat | None
+    df2: FiniteFloat | None
+    p: Probability | None
+    p_adjusted: Probability | None
+    family: str | None
+    status: Status
+    flags: tuple[str, ...]
+    used: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+class Disparity(_Part):
+    """Differences between the groups of one axis for one attribute and concept.
+
+    ``interaction`` tests, on a coarser axis, that its levels differ alike in all strata.
+    """
+
+    target: str
+    by: str
+    attribute: str
+    concept: str
+    omnibus: Omnibus
+    interaction: Omnibus | None
+    pairwise: tuple[Difference, ...]
+
+
+class IdentityMean(_Part):
+    """Mean over identities of their mean change: another estimand where sizes go with changes."""
+
+    delta: FiniteFloat | None
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+    status: Status
+
+
+class ScaleCheck(_Part):
+    """The same cell on another scale.
+
+    Attributes:
+        floor_share, ceiling_share: share of scores at the ends of the scale.
+        scale: "logit" (scores inside (0, 1)) or "rank".
+        delta, low, high: mean change on that scale.
+        scale_dependent: sign or decision differ between the scales.
+    """
+
+    floor_share: Probability | None
+    ceiling_share: Probability | None
+    scale: str
+    delta: FiniteFloat | None
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+    scale_dependent: bool
+
+
+class Detail(_Part):
+    """What stands beside a cell of the planned rows.
+
+    Attributes:
+        attribute, concept, group: which cell.
+        identity_mean: the mean of identity means.
+        icc: intraclass correlation of the changes within identities, may be negative.
+        dz, g: standardised mean change, and with Hedges' correction.
+        minimum_detectable_effect: smallest change found with power .8 at the report's level.
+        identities_for_half_width: identities for the half-width asked for, or null.
+        equivalence_p: of |delta| >= margin (two one-sided tests), or null without a margin.
+        scale: the same cell on another scale.
+    """
+
+    attribute: str
+    concept: str
+    group: str
+    identity_mean: IdentityMean
+    icc: FiniteFloat | None
+    dz: FiniteFloat | None
+    g: FiniteFloat | None
+    minimum_detectable_effect: FiniteFloat | None
+    identities_for_half_width: Count | None
+    equivalence_p: Probability | None
+    scale: ScaleCheck
+
+
+class Finding(_Part):
+    """One effect found by searching, as the confirmation half of the identities shows it.
+
+    Attributes:
+        attribute, concept, group: where.
+        same_as: earlier concepts with the same scores, which this one repeats.
+        delta, se, df: in the confirmation half.
+        p, p_adjusted: against |delta| <= margin in that half; Holm over the findings.
+        smallest: lower bound of |delta|.
+        confirmed: p_adjusted is at most alpha.
+    """
+
+    attribute: str
+    concept: str
+    group: str
+    same_as: str | None
+    delta: FiniteFloat | None
+    se: FiniteFloat | None
+    df: FiniteFloat | None
+    p: Probability | None
+    p_adjusted: Probability | None
+    smallest: FiniteFloat | None
+    confirmed: bool
+
+
+class Discovery(_Part):
+    """A search over all concepts, groups and attributes, confirmed on other identities.
+
+    Attributes:
+        margin: the null is |delta| <= margin.
+        alpha: false discovery rate of the search and family-wise error of the confirmation.
+        seed: of the split of identities into halves, stratified by group.
+        searched: distinct tests; repeated concepts count once.
+        findings: what the discovery half found, largest lower bound first.
+    """
+
+    margin: FiniteFloat
+    alpha: Probability
+    seed: Count
+    searched: Count
+    findings: tuple[Finding, ...]
+
+
+class SelectionCheck(_Part):
+    """A difference on kept pairs beside what the filter may have done to it.
+
+    Attributes:
+        attribute, concept, a, b: which difference (b minus a).
+        kept, candidates: on kept pairs, and on all candidates that could be scored.
+        p_kept, p_candidates: unadjusted.
+        depends_on_filter: the two disagree in sign or decision.
+        keep_a, keep_b: kept share of the scorable candidates.
+        lee_low, lee_high: Lee (2009) trimming bounds on kept pairs.
+    """
+
+    attribute: str
+    concept: str
+    a: str
+    b: str
+    kept: FiniteFloat | None
+    candidates: FiniteFloat | None
+    p_kept: Probability | None
+    p_candidates: Probability | None
+    depends_on_filter: bool
+    keep_a: Probability | None
+    keep_b: Probability | None
+    lee_low: FiniteFloat | None
+    lee_high: FiniteFloat | None
+
+
+class Attrition(_Part):
+    """Pairs of one attribute and group that a target could not answer, by reason.
+
+    Attributes:
+        target, attribute, group: where.
+        reason: "no_face" (failure to acquire) and the other reasons of an exclusion.
+        n_pairs: pairs that were asked about.
+        lost: pairs lost to the reason.
+        share, low, high: Wilson interval on the effective sample size by identity.
+        level: of the interval.
+    """
+
+    target: str
+    attribute: str
+    group: str
+    reason: str
+    n_pairs: Count
+    lost: Count
+    share: Probability
+    low: Probability
+    high: Probability
+    level: Probability
+
+
 class Family(_Part):
     """A family of tests: ``m`` tests planned, adjusted together by ``method``."""
 
@@ -116,6 +340,9 @@ class AuditSettings(_Part):
     method: str
     level: Probability
     by: tuple[str, ...]
+    seed: Count
+    margin: FiniteFloat | None
+    half_width: FiniteFloat | None
     references: int | None
     taxonomy: str | None
     taxonomy_digest: str | None
@@ -133,11 +360,15 @@ class Record(_Part):
     groups: tuple[str, ...]
     attributes: tuple[str, ...]
     concepts: tuple[str, ...]
+    rows: tuple[tuple[str, str], ...]
     cells: tuple[Cell, ...]
     families: tuple[Family, ...] = ()
-    disparities: tuple[dict[str, Any], ...] = ()
+    disparities: tuple[Disparity, ...] = ()
+    details: tuple[Detail, ...] = ()
+    discovery: Discovery | None = None
+    selection: tuple[SelectionCheck, ...] = ()
     recognition: tuple[dict[str, Any], ...] = ()
-    attrition: tuple[dict[str, Any], ...] = ()
+    attrition: tuple[Attrition, ...] = ()
     picture_checks: tuple[PictureCheck, ...] = ()
     warnings: tuple[str, ...] = ()
 

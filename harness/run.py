@@ -3,116 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from importlib.metadata import version
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from rich.console import Console
 
-from dataset_builder.schema.taxonomy import Taxonomy
-from harness.cells import demographic_cells, order_of_appearance
 from harness.outcomes import REASONS, Failure, FloatArray, Outcomes
-from harness.record import AuditSettings, Data, PictureCheck, Record, write_record
-from harness.stats.intervals import Method
-from harness.tables import Row, count_table, disparity_table, to_csv, to_latex, to_markdown
-from targets.base.errors import InputError
+from harness.record import Record, write_record
+from harness.tables import (
+    DisparityTable,
+    count_table,
+    difference_table,
+    differences_to_csv,
+    disparity_table,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
+from harness.terminal import print_summary, print_table
+from targets.base.errors import TooManyFailuresError
 from targets.base.files import write_parquet, write_text
-from targets.base.text import nearest
-from targets.card import TargetCard
 
 
-@dataclass(frozen=True)
-class Options:
-    """What shapes an audit's numbers.
-
-    Attributes:
-        method: of the intervals.
-        level: of the intervals, in (0, 1).
-        max_failures: share of pairs that may fail by a fault, in [0, 1].
-        taxonomy: whose groups and attributes are expected, in its order; None to take the table's.
-    """
-
-    method: Method = "cluster"
-    level: float = 0.999
-    max_failures: float = 0.05
-    taxonomy: Taxonomy | None = None
+def run_tables(record: Record) -> list[DisparityTable]:
+    """The tables a run shows: changes on every axis, counts, differences; none without planned rows."""
+    if not record.rows:
+        return []
+    by_axis = [disparity_table(record, record.rows, by) for by in record.settings.by]
+    compared = {entry.by for entry in record.disparities}
+    differences = [difference_table(record, by) for by in record.settings.by if by in compared]
+    return [*by_axis, count_table(record, record.rows), *differences]
 
 
-def make_record(outcomes: Outcomes, card: TargetCard, origin: dict[str, Any], options: Options) -> Record:
-    """Compute everything a record holds.
-
-    Raises:
-        InputError: a group or attribute that the given taxonomy does not have.
-    """
-    taxonomy = options.taxonomy
-    labels = outcomes.labels
-    if taxonomy is not None:
-        _check_known(labels.demographic, taxonomy.groups, "demographic", taxonomy.name)
-        _check_known(labels.attribute, taxonomy.attributes, "attribute", taxonomy.name)
-    groups = order_of_appearance(labels.demographic, taxonomy.groups if taxonomy else None)
-    attributes = order_of_appearance(labels.attribute, taxonomy.attributes if taxonomy else None)
-    cells = demographic_cells(
-        outcomes, card.spec, attributes, groups, method=options.method, level=options.level
-    )
-    return Record(
-        facedelta_version=version("facedelta"),
-        data=Data(
-            **origin,
-            n_pairs=len(labels),
-            n_pictures=len({*labels.source_name, *labels.transformed_name} - {""}),
-            fault_share=outcomes.fault_share(),
-        ),
-        settings=AuditSettings(
-            method=options.method,
-            level=options.level,
-            by=("demographic",),
-            references=outcomes.references,
-            taxonomy=taxonomy.name if taxonomy else None,
-            taxonomy_digest=taxonomy.digest if taxonomy else None,
-            max_failures=options.max_failures,
-        ),
-        targets=(card,),
-        groups=groups,
-        attributes=attributes,
-        concepts=outcomes.concepts,
-        cells=tuple(cells),
-        picture_checks=tuple(
-            PictureCheck(check=check, group=group, n_pairs=count)
-            for (check, group), count in sorted(outcomes.picture_checks.items())
-        ),
-        warnings=tuple(outcomes.warnings),
-    )
-
-
-def _check_known(values: np.ndarray[Any, Any], known: dict[str, Any], column: str, taxonomy: str) -> None:
-    for value in dict.fromkeys(values):
-        if value not in known:
-            raise InputError(
-                f"{column} '{value}' is not in taxonomy '{taxonomy}'{nearest(value, known)}; extend the "
-                "taxonomy or leave out --taxonomy to take the table's own"
-            )
-
-
-def write_run(run: Path, record: Record, outcomes: Outcomes, rows: Sequence[Row]) -> None:
+def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
     """Write a run's files; record.json comes last, so that a folder with one is complete.
 
     Args:
         run: the folder.
         record: what was found.
         outcomes: what it was found from.
-        rows: (attribute, concept) lines of the Markdown and LaTeX tables.
     """
     write_parquet(run / "pairs.parquet", pairs_table(outcomes))
     write_parquet(run / "failures.parquet", failures_table(outcomes.failures))
     write_text(run / "tables" / "cells.csv", to_csv(record))
-    shown = disparity_table(record, rows)
-    write_text(
-        run / "tables" / "deltas.md", to_markdown(shown) + "\n" + to_markdown(count_table(record, rows))
-    )
-    write_text(run / "tables" / "deltas.tex", to_latex(shown))
+    write_text(run / "tables" / "differences.csv", differences_to_csv(record))
+    write_text(run / "tables" / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))
+    write_text(run / "tables" / "deltas.tex", to_latex(disparity_table(record, record.rows)))
     write_record(record, run)
+
+
+def show_run(out: Console, record: Record, outcomes: Outcomes, run: Path) -> None:
+    """Write a run's folder and print its tables and summary."""
+    write_run(run, record, outcomes)
+    for table in run_tables(record):
+        print_table(out, table)
+    print_summary(out, record, outcomes, run)
+
+
+def check_failures(record: Record, run: Path) -> None:
+    """Refuse a run in which too much failed.
+
+    Raises:
+        TooManyFailuresError: the share of faults passes what the settings allow; the run is kept.
+    """
+    share, allowed = record.data.fault_share, record.settings.max_failures
+    if share > allowed:
+        raise TooManyFailuresError(
+            f"{share:.1%} of the pairs failed, more than --max-failures {allowed:g} allows; the run is kept "
+            f"in {run}, the reasons in failures.parquet"
+        )
 
 
 def pairs_table(outcomes: Outcomes) -> pa.Table:

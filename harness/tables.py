@@ -13,17 +13,23 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from harness.record import Cell, Interval, Record
+from harness.record import Cell, Disparity, Interval, Omnibus, Record
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
 from targets.base.text import nearest
 
-FLAG_MARKS = {"few_identities": "†", "skewed": "‡"}
+FLAG_MARKS = {"few_identities": "†", "skewed": "‡", "scale_dependent": "*"}
 FLAG_NOTES = {
     "few_identities": "† fewer than 10 identities",
     "skewed": "‡ skewed scores: the interval may miss more often than its level says",
+    "scale_dependent": "* sign or decision differ on another scale of the score (logit or rank)",
+}
+STATUS_MARKS = {"ok": "", "zero_variance": " ==", "undefined": " ?"}
+STATUS_NOTES = {
+    "zero_variance": "== every identity changed alike up to rounding: no interval, no test",
+    "undefined": "? one identity, or too few for this method: no interval",
 }
 NOT_MEASURED = "—"
 
@@ -40,12 +46,14 @@ class DisparityTable:
         groups: column heads.
         rows: (attribute, concept, one text a group).
         notes: sentences under the table.
+        justify: of the columns; numbers stand to the right.
     """
 
     title: str
     groups: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[str, ...]], ...]
     notes: tuple[str, ...]
+    justify: Literal["left", "right"] = "right"
 
 
 def two_digits(value: float) -> str:
@@ -63,8 +71,7 @@ def cell_text(cell: Cell) -> str:
         return NOT_MEASURED
     marks = "".join(FLAG_MARKS.get(flag, "") for flag in cell.flags)
     if cell.ci is None:
-        why = "no spread" if cell.status == "zero_variance" else f"n = {cell.n_pairs}, no interval"
-        return f"{two_digits(cell.delta)} ({why}){marks}"
+        return f"{two_digits(cell.delta)}{STATUS_MARKS[cell.status]}{marks}"
     return f"{interval_text(cell.delta, cell.ci)}{marks}"
 
 
@@ -83,62 +90,137 @@ def count_text(cell: Cell) -> str:
     return f"{cell.n_pairs} / {cell.n_identities}{out}"
 
 
-def disparity_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
-    """The mean changes of a record, one line a row of (attribute, concept)."""
+def disparity_table(record: Record, rows: Sequence[Row], by: str = "demographic") -> DisparityTable:
+    """The mean changes of a record on one axis, one line a row of (attribute, concept)."""
     level = f"{100 * record.settings.level:g} %"
     kind = {"t": "Student t over pairs", "cluster": "clustered by identity (CR2)"}
     method = kind.get(record.settings.method, record.settings.method)
+    axis = "" if by == "demographic" else f", by {by} with equal weights"
     target = record.targets[0].name
-    title = f"{target}: mean change of score, transformed minus source, {level} intervals, {method}"
-    notes = [*_flag_notes(record.cells, rows), *_support_notes(record, rows)]
-    return DisparityTable(title, record.groups, _lines(record, rows, cell_text), tuple(notes))
+    title = f"{target}: mean change of score, transformed minus source{axis}, {level} intervals, {method}"
+    cells = [cell for cell in record.cells if cell.by == by]
+    notes = [*_mark_notes(cells, rows), *_support_notes(cells, rows)]
+    return DisparityTable(title, _groups(cells), _lines(cells, rows, cell_text), tuple(notes))
 
 
 def count_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
-    """Pairs, identities and exclusions behind the disparity table."""
-    notes = (f"{NOT_MEASURED}: no pair; out: pairs excluded, by reason in failures.parquet",)
-    return DisparityTable("Pairs / identities", record.groups, _lines(record, rows, count_text), notes)
+    """Pairs, identities and exclusions behind the changes; concepts with equal counts share a line."""
+    notes = ("out: pairs excluded, by reason in cells.csv and failures.parquet",)
+    cells = [cell for cell in record.cells if cell.by == "demographic"]
+    lines: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for attribute, concept, texts in _lines(cells, rows, count_text):
+        lines.setdefault((attribute, texts), []).append(concept)
+    merged = tuple((attribute, ", ".join(concepts), texts) for (attribute, texts), concepts in lines.items())
+    return DisparityTable("Pairs / identities", _groups(cells), merged, notes)
 
 
-def _lines(
-    record: Record, rows: Sequence[Row], text: Callable[[Cell], str]
-) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    by_key = {(cell.attribute, cell.concept, cell.group): cell for cell in record.cells}
-    lines = []
-    for attribute, concept in rows:
-        cells = [by_key[attribute, concept, group] for group in record.groups]
-        if any(cell.n_pairs or cell.excluded for cell in cells):
-            lines.append((attribute, concept, tuple(text(cell) for cell in cells)))
-    return tuple(lines)
+def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
+    """One omnibus test a planned row, and the differences whose simultaneous band excludes zero."""
+    level = record.settings.level
+    entries = [entry for entry in record.disparities if entry.by == by]
+    rows = tuple(
+        (entry.attribute, entry.concept, (*_omnibus_texts(entry.omnibus), _band_text(entry, level)))
+        for entry in entries
+    )
+    title = f"Do the groups' mean changes differ? Omnibus tests by {by}, Holm over {len(entries)} rows"
+    heads = (
+        "omnibus F",
+        "p",
+        "p adjusted",
+        f"differences with a {100 * level:g} % simultaneous band beyond 0",
+    )
+    return DisparityTable(title, heads, rows, tuple(_difference_notes(entries)), justify="left")
 
 
-def _flag_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
-    shown = set(rows)
-    present = {flag for cell in cells if (cell.attribute, cell.concept) in shown for flag in cell.flags}
-    return [note for flag, note in FLAG_NOTES.items() if flag in present]
+def _omnibus_texts(test: Omnibus) -> tuple[str, str, str]:
+    if test.statistic is None or test.df1 is None or test.df2 is None:
+        return ("undefined", NOT_MEASURED, NOT_MEASURED)
+    mark = "§" if test.flags else ""
+    out = f" (without {', '.join(test.left_out)})" if test.left_out else ""
+    text = f"F({test.df1:.0f}, {two_digits(test.df2)}) = {two_digits(test.statistic)}{mark}{out}"
+    return text, p_text(test.p), p_text(test.p_adjusted)
 
 
-def _support_notes(record: Record, rows: Sequence[Row]) -> list[str]:
-    """Which groups have no pair in a row: differences only compare groups that have."""
-    have = {(cell.attribute, cell.concept, cell.group) for cell in record.cells if cell.n_pairs}
-    notes = []
-    for attribute, concept in rows:
-        lacking = [group for group in record.groups if (attribute, concept, group) not in have]
-        if 0 < len(lacking) < len(record.groups):
-            notes.append(f"{attribute}, {concept}: no pair for {', '.join(lacking)}")
+def p_text(p: float | None) -> str:
+    """Two digits of a probability; below 0.0001 in powers of ten; a dash where there is none."""
+    if p is None:
+        return NOT_MEASURED
+    return two_digits(p) if p >= 1e-4 or p == 0 else f"{p:.1e}"
+
+
+def _band_text(entry: Disparity, level: float) -> str:
+    """Differences that the band separates from zero, in a row whose omnibus test is rejected."""
+    if entry.omnibus.p_adjusted is None:
+        return NOT_MEASURED
+    if entry.omnibus.p_adjusted > 1 - level:
+        return "no claim: the omnibus test is not rejected"
+    parts = []
+    for pair in entry.pairwise:
+        if pair.band is None or pair.difference is None or pair.band.low <= 0 <= pair.band.high:
+            continue
+        marks = "".join({**FLAG_MARKS, "depends_on_filter": "¶"}.get(flag, "") for flag in pair.flags)
+        interval = f"[{two_digits(pair.band.low)}, {two_digits(pair.band.high)}]"
+        parts.append(f"{pair.b} minus {pair.a}: {two_digits(pair.difference)} {interval}{marks}")
+    return "; ".join(parts) or "none"
+
+
+def _difference_notes(entries: Sequence[Disparity]) -> list[str]:
+    notes = ['"none" and "no claim" do not say that there is no difference; that takes an equivalence test']
+    if any(entry.omnibus.flags for entry in entries):
+        notes.append("§ a group has fewer than 20 identities: the test is only roughly calibrated")
+    flags = {flag for entry in entries for pair in entry.pairwise for flag in pair.flags}
+    notes += [note for flag, note in FLAG_NOTES.items() if flag in flags]
+    if "depends_on_filter" in flags:
+        notes.append(
+            "¶ on all candidates the difference has another sign or decision: it depends on the filter"
+        )
     return notes
 
 
-def chosen_rows(
-    record: Record, wanted: Sequence[str], named: Mapping[str, str], limit: int = 12
-) -> list[Row]:
-    """Which rows a table shows.
+def _groups(cells: Iterable[Cell]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cell.group for cell in cells))
 
-    Args:
-        record: the run.
-        wanted: concepts asked for by name; each is shown for every attribute.
-        named: attribute -> the concept a taxonomy pairs it with, used where the run has many concepts.
-        limit: most concepts that are shown without a choice.
+
+def _lines(
+    cells: Sequence[Cell], rows: Sequence[Row], text: Callable[[Cell], str]
+) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    by_key = {(cell.attribute, cell.concept, cell.group): cell for cell in cells}
+    lines = []
+    for attribute, concept in rows:
+        own = [by_key[attribute, concept, group] for group in _groups(cells)]
+        if any(cell.n_pairs or cell.excluded for cell in own):
+            lines.append((attribute, concept, tuple(text(cell) for cell in own)))
+    return tuple(lines)
+
+
+def _mark_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
+    shown = [cell for cell in cells if (cell.attribute, cell.concept) in set(rows) and cell.delta is not None]
+    flags = {flag for cell in shown for flag in cell.flags}
+    statuses = {cell.status for cell in shown}
+    return [
+        *(note for flag, note in FLAG_NOTES.items() if flag in flags),
+        *(note for status, note in STATUS_NOTES.items() if status in statuses),
+    ]
+
+
+def _support_notes(cells: Sequence[Cell], rows: Sequence[Row]) -> list[str]:
+    """Which groups have no pair for a concept: differences only compare groups that have."""
+    have = {(cell.attribute, cell.concept, cell.group) for cell in cells if cell.n_pairs}
+    groups = _groups(cells)
+    by_text: dict[str, list[str]] = {}
+    for concept in dict.fromkeys(concept for _, concept in rows):
+        parts = []
+        for attribute in (attribute for attribute, other in rows if other == concept):
+            lacking = [group for group in groups if (attribute, concept, group) not in have]
+            if 0 < len(lacking) < len(groups):
+                parts.append(f"{attribute} ({', '.join(lacking)})")
+        if parts:
+            by_text.setdefault("; ".join(parts), []).append(concept)
+    return [f"no pair, {', '.join(concepts)}: {text}" for text, concepts in by_text.items()]
+
+
+def table_rows(record: Record, wanted: Sequence[str]) -> list[Row]:
+    """Which rows a table shows: the concepts asked for, else the rows the run has planned.
 
     Raises:
         InputError: a concept the run does not have, or too many to show without a choice.
@@ -146,13 +228,10 @@ def chosen_rows(
     for concept in wanted:
         if concept not in record.concepts:
             raise InputError(f"the run has no concept '{concept}'{nearest(concept, record.concepts)}")
-    concepts = list(wanted) or list(record.concepts)
-    if wanted or len(concepts) <= limit:
-        return [(attribute, concept) for attribute in record.attributes for concept in concepts]
-    rows = [(name, named[name]) for name in record.attributes if named.get(name) in record.concepts]
-    if not rows:
+    rows = [(attribute, concept) for attribute in record.attributes for concept in wanted]
+    if not (rows or record.rows):
         raise InputError(f"the run has {len(record.concepts)} concepts: choose some with --concept NAME")
-    return rows
+    return rows or list(record.rows)
 
 
 def printed_table(path: Path) -> DisparityTable:
@@ -215,6 +294,7 @@ def to_latex(table: DisparityTable) -> str:
         .tab_header(table.title)
         .cols_label(heads)
         .cols_align("center", list(heads))
+        .tab_options(table_font_size="10px")
     )
     for note in table.notes:
         styled = styled.tab_source_note(note)
@@ -224,7 +304,27 @@ def to_latex(table: DisparityTable) -> str:
 def to_csv(record: Record) -> str:
     """Every cell in full, one row each, numbers with all their digits."""
     reasons = sorted({reason for cell in record.cells for reason in cell.excluded})
-    rows = [_csv_row(cell, reasons) for cell in record.cells]
+    return _csv_text([_csv_row(cell, reasons) for cell in record.cells])
+
+
+def differences_to_csv(record: Record) -> str:
+    """Every pairwise difference in full, one row each; only the header where nothing is compared."""
+    rows = []
+    for entry in record.disparities:
+        labels = {name: _csv(getattr(entry, name)) for name in ("target", "by", "attribute", "concept")}
+        for pair in entry.pairwise:
+            row = {**labels, **pair.model_dump(exclude={"ci", "band", "flags"})}
+            for name, interval in (("ci", pair.ci), ("band", pair.band)):
+                row[f"{name}_low"] = interval.low if interval else ""
+                row[f"{name}_high"] = interval.high if interval else ""
+            row |= {"flags": " ".join(pair.flags), "omnibus_p_adjusted": entry.omnibus.p_adjusted}
+            rows.append(
+                {name: _csv(value) if isinstance(value, str) else value for name, value in row.items()}
+            )
+    return _csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
+
+
+def _csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
     writer.writeheader()

@@ -91,8 +91,10 @@ def available() -> dict[str, str]:
     """
     table = dict(BUILT_IN)
     owners = dict.fromkeys(table, "facedelta")
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        owner = entry.dist.name if entry.dist else entry.value
+    registered = [
+        (entry.dist.name if entry.dist else "", entry) for entry in entry_points(group=ENTRY_POINT_GROUP)
+    ]
+    for owner, entry in sorted(registered, key=lambda item: (item[0], item[1].name)):
         if entry.name in table:
             raise TargetError(
                 f"target '{entry.name}' is registered by {owners[entry.name]} and by {owner}: uninstall one"
@@ -188,7 +190,8 @@ def describe(
     elif not isinstance(card, TargetCard):
         raise TargetError(f"target {spec}: card must be a TargetCard or a mapping, got {type(card).__name__}")
     update: dict[str, Any] = {"spec": spec, "kind": kind, "concepts": concepts, "code": code or card.code}
-    update["settings"] = {**card.settings, **(settings or {})}
+    # What the target says is in force (a device for "auto", a path as text) stands before what was given.
+    update["settings"] = {**(settings or {}), **card.settings}
     batch_size = getattr(target, "batch_size", DEFAULT_BATCH_SIZE)
     if not isinstance(batch_size, int) or batch_size < 1:
         raise TargetError(f"target {spec}: batch_size must be a positive whole number, got {batch_size!r}")

@@ -19,6 +19,8 @@ from targets.base.errors import InputError
 from targets.base.hashing import settings_digest
 from targets.base.text import nearest, shortlist
 
+DEFAULT_TAXONOMY = "paper"
+
 
 class Transition(IntEnum):
     """What one attribute must do when another one is applied (paper, appendix B)."""

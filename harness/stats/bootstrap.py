@@ -1,7 +1,9 @@
 """The cluster bootstrap: identities drawn with replacement, percentile and BCa intervals.
 
 A draw is a count for every cluster, so all draws and concepts are one matrix product: the replicate of a
-mean is sum_g w_g S_g / sum_g w_g n_g with w the counts (a ratio, because cluster sizes differ).
+mean is sum_g w_g S_g / sum_g w_g n_g with w the counts (a ratio, because cluster sizes differ). One seed
+gives one set of counts; other codes for the same clusters permute them, which changes results within
+Monte-Carlo error.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from harness.stats.numerics import Floats, Ints
 
 MIN_IDENTITIES_999 = 60
 MIN_DRAWS_999 = 20_000
-_CHUNK = 64
+_CHUNK = 32
+# OpenBLAS multiplies matrices of up to 2^18 products in one thread; more threads wait for each other as soon
+# as the machine has other work, which costs more than they give.
+_ONE_THREAD = 2**18
 _MAX_EXACT = 6
 
 
@@ -49,21 +54,22 @@ def order_statistics(replicates: Floats, probabilities: tuple[float, ...]) -> li
     """Return quantiles of type 6 (position p (B + 1), linear between neighbours) of each row.
 
     Args:
-        replicates: shape (c, B).
+        replicates: shape (c, B), B at least 2; reordered in place.
         probabilities: each strictly between 0 and 1; positions are clipped to the extreme draws.
 
     Returns:
         One array of shape (c,) per probability.
     """
     draws = replicates.shape[1]
-    spots = [min(max(p * (draws + 1) - 1.0, 0.0), draws - 1.0) for p in probabilities]
-    below = [int(np.floor(spot)) for spot in spots]
-    above = [min(b + 1, draws - 1) for b in below]
-    ordered = np.partition(replicates, sorted({*below, *above}), axis=1)
-    return [
-        ordered[:, b] + (spot - b) * (ordered[:, a] - ordered[:, b])
-        for spot, b, a in zip(spots, below, above, strict=True)
-    ]
+    found = []
+    for p in probabilities:
+        spot = min(max(p * (draws + 1) - 1.0, 0.0), draws - 1.0)
+        below = min(int(spot), draws - 2)
+        # One position at a time: numpy's partition is vectorised for that, and not for several.
+        replicates.partition(below, axis=1)
+        value, following = replicates[:, below].copy(), replicates[:, below + 1 :].min(axis=1)
+        found.append(value + (spot - below) * (following - value))
+    return found
 
 
 def percentile_interval(
@@ -76,28 +82,38 @@ def percentile_interval(
         sizes: pairs in each cluster, shape (G,).
         mean: mean delta, shape (c,).
         level: two-sided confidence level.
-        draws: number of resamples.
+        draws: number of resamples, at least 2.
         seed: entropy of the generator; one seed gives the same resamples to every concept.
     """
     counts = cluster_counts(len(sizes), draws, seed)
-    counts /= (counts @ sizes)[:, None]
-    parts = []
-    for start in range(0, sums.shape[1], _CHUNK):
+    weights = np.ascontiguousarray((counts / (counts @ sizes)[:, None]).T)
+    c = sums.shape[1]
+    se, low, high, p = np.empty((4, c))
+    buffer = np.empty((min(c, _CHUNK), draws))
+    step = max(1, _ONE_THREAD // (len(sizes) * _CHUNK))
+    for start in range(0, c, _CHUNK):
         here = slice(start, start + _CHUNK)
-        replicates = sums[:, here].T @ counts.T
-        parts.append(_summarise(replicates, mean[here], level))
-    se, low, high, p = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return BootstrapInterval(se, low, high, p)
+        replicates, part = buffer[: len(mean[here])], np.ascontiguousarray(sums[:, here].T)
+        for first in range(0, draws, step):
+            some = slice(first, first + step)
+            np.matmul(part, weights[:, some], out=replicates[:, some])
+        se[here], p[here] = _spread(replicates), _two_sided_p(replicates, mean[here])
+        low[here], high[here] = order_statistics(replicates, (0.5 - level / 2.0, 0.5 + level / 2.0))
+    return BootstrapInterval(se, mean + low, mean + high, p)
 
 
-def _summarise(replicates: Floats, mean: Floats, level: float) -> tuple[Floats, Floats, Floats, Floats]:
+def _two_sided_p(replicates: Floats, mean: Floats) -> Floats:
+    """Return twice the smaller share of resampled means on either side of zero, shape (c,)."""
+    below = np.count_nonzero(replicates <= -mean[:, None], axis=1)
+    above = np.count_nonzero(replicates >= -mean[:, None], axis=1)
+    return np.asarray(np.minimum(1.0, 2.0 * (np.minimum(below, above) + 1.0) / (replicates.shape[1] + 1.0)))
+
+
+def _spread(replicates: Floats) -> Floats:
+    """Return the standard deviation of each row; the rows lie around zero, so squares may be summed first."""
     draws = replicates.shape[1]
-    low, high = order_statistics(replicates, (0.5 - level / 2.0, 0.5 + level / 2.0))
-    below = (replicates <= -mean[:, None]).sum(axis=1)
-    above = (replicates >= -mean[:, None]).sum(axis=1)
-    p = np.minimum(1.0, 2.0 * (np.minimum(below, above) + 1.0) / (draws + 1.0))
-    se = replicates.std(axis=1, ddof=1) if draws > 1 else np.full(len(replicates), np.nan)
-    return se, mean + low, mean + high, p
+    squares = np.einsum("cb,cb->c", replicates, replicates) - draws * replicates.mean(axis=1) ** 2
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0) / (draws - 1)))
 
 
 def bca_interval(

@@ -36,7 +36,8 @@ class Block:
         columns: shape (c,), which concepts.
         rows: shape (n,), which pairs.
         source, transformed: shape (n, c), finite, scaled.
-        mean: shape (c,), mean delta, scaled. NaN when n = 0.
+        mean_source, mean_transformed, mean: shape (c,), means of the scores and of the deltas, scaled. NaN
+            when n = 0.
         residuals: shape (n, c), delta minus mean delta, scaled.
         scale: shape (c,).
         structure: the clusters of the kept pairs.
@@ -46,6 +47,8 @@ class Block:
     rows: Ints
     source: Floats
     transformed: Floats
+    mean_source: Floats
+    mean_transformed: Floats
     mean: Floats
     residuals: Floats
     scale: Floats
@@ -115,17 +118,21 @@ def blocks(source: Floats, transformed: Floats, clusters: Ints) -> Iterator[Bloc
     """
     kept = np.isfinite(source) & np.isfinite(transformed)
     for columns, rows in missing_patterns(kept):
-        before, after = source[np.ix_(rows, columns)], transformed[np.ix_(rows, columns)]
+        before, after = source, transformed
+        if kept.shape != (len(rows), len(columns)):
+            before, after = source[np.ix_(rows, columns)], transformed[np.ix_(rows, columns)]
         scale = power_of_two_scale(before, after)
         if (scale != 1.0).any():
             before, after = before / scale, after / scale
         delta = after - before
-        mean = accurate_mean(delta)
+        mean_source, mean_transformed, mean = np.split(accurate_mean(np.hstack([before, after, delta])), 3)
         yield Block(
             columns=columns,
             rows=rows,
             source=before,
             transformed=after,
+            mean_source=mean_source,
+            mean_transformed=mean_transformed,
             mean=mean,
             residuals=delta - mean,
             scale=scale,

@@ -65,14 +65,14 @@ class PairwiseContrasts:
     n_groups: Ints
 
 
-def satterthwaite(variances: Floats, dfs: Floats) -> Floats:
+def satterthwaite(errors: Floats, dfs: Floats) -> Floats:
     """Return the degrees of freedom of a sum of independent variance estimates over the first axis.
 
-    (sum V)^2 / sum (V^2 / nu); variances of zero add nothing. NaN when all are zero or one is NaN.
+    (sum V)^2 / sum (V^2 / nu) with V the squares of the standard errors `errors`; errors of zero add
+    nothing. NaN when all are zero or one is NaN.
     """
-    largest = variances.max(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = variances / largest
+        share = (errors / errors.max(axis=0)) ** 2
         df: Floats = share.sum(axis=0) ** 2 / (share**2 / dfs).sum(axis=0)
     return df
 
@@ -93,10 +93,8 @@ def pairwise(groups: GroupMeans, *, level: float = 0.999) -> PairwiseContrasts:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
     a, b = (index.astype(np.int64) for index in np.triu_indices(groups.n_groups, 1))
     difference = groups.delta[b] - groups.delta[a]
-    se = np.hypot(np.sqrt(groups.variance[a]), np.sqrt(groups.variance[b]))
-    df = satterthwaite(
-        np.stack([groups.variance[a], groups.variance[b]]), np.stack([groups.df[a], groups.df[b]])
-    )
+    se = np.hypot(groups.se[a], groups.se[b])
+    df = satterthwaite(np.stack([groups.se[a], groups.se[b]]), np.stack([groups.df[a], groups.df[b]]))
     defined = groups.defined[a] & groups.defined[b]
     ok = defined & (se > 0.0)
     half, band, p = _half_widths(groups, difference, np.where(ok, se, np.nan), df, level)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -17,15 +17,15 @@ class GroupMeans:
 
     Attributes:
         delta: mean delta; NaN when there are no pairs.
-        variance: squared standard error; 0 for a zero-variance group, NaN when undefined.
-        df: degrees of freedom of the variance; NaN when undefined.
+        se: standard error; 0 for a zero-variance group, NaN when undefined.
+        df: degrees of freedom of its square; NaN when undefined.
         n_pairs: kept pairs.
         n_identities: clusters among them.
         few_identities, skewed: the cells' flags.
     """
 
     delta: Floats
-    variance: Floats
+    se: Floats
     df: Floats
     n_pairs: Ints
     n_identities: Ints
@@ -49,7 +49,7 @@ class GroupMeans:
             )
         return cls(
             delta=np.stack([cell.delta for cell in cells]),
-            variance=np.stack([cell.se for cell in cells]) ** 2,
+            se=np.stack([cell.se for cell in cells]),
             df=np.stack([cell.df for cell in cells]),
             n_pairs=np.stack([cell.n_pairs for cell in cells]),
             n_identities=np.stack([cell.n_identities for cell in cells]),
@@ -64,15 +64,23 @@ class GroupMeans:
 
     @property
     def defined(self) -> Bools:
-        """Which groups have a mean with a variance (possibly zero), shape (k, c)."""
-        return np.isfinite(self.delta) & np.isfinite(self.variance) & np.isfinite(self.df)
+        """Which groups have a mean with a standard error (possibly zero), shape (k, c)."""
+        finite: Bools = np.isfinite(self.delta) & np.isfinite(self.se) & np.isfinite(self.df)
+        return finite
 
     @property
     def zero_variance(self) -> Bools:
         """Which defined groups have no variance, shape (k, c)."""
-        return self.defined & (self.variance == 0.0)
+        zero: Bools = self.defined & (self.se == 0.0)
+        return zero
 
     @property
     def usable(self) -> Bools:
-        """Which groups have a mean with a positive variance, shape (k, c)."""
-        return self.defined & (self.variance > 0.0)
+        """Which groups have a mean with a positive standard error, shape (k, c)."""
+        positive: Bools = self.defined & (self.se > 0.0)
+        return positive
+
+    def take(self, rows: Ints, columns: Ints) -> GroupMeans:
+        """Return some groups (rows) and concepts (columns)."""
+        here = np.ix_(rows, columns)
+        return GroupMeans(*(getattr(self, field.name)[here] for field in fields(self)))

@@ -25,7 +25,7 @@ from scipy import special
 
 from harness.stats.bootstrap import MIN_DRAWS_999, MIN_IDENTITIES_999, percentile_interval
 from harness.stats.cells import Block, blocks, checked
-from harness.stats.numerics import Bools, Floats, Ints, accurate_mean
+from harness.stats.numerics import Bools, Floats, Ints
 from harness.stats.sandwich import Structure, satterthwaite_df, variance_of_mean
 
 Method = Literal["t", "cluster", "bootstrap"]
@@ -51,7 +51,7 @@ REASONS = {
     "rounding_noise": "the deltas differ by no more than floating-point rounding",
     "bootstrap_few_identities": "a 99.9 % bootstrap interval needs at least 60 identities",
     "bootstrap_few_draws": "a 99.9 % bootstrap interval needs at least 20,000 draws",
-    "overflow": "the mean delta exceeds the largest floating-point number",
+    "overflow": "the mean delta or its interval exceeds the largest floating-point number",
 }
 """What each reason code of a status other than `ok` means, as a sentence for a reader."""
 
@@ -128,7 +128,7 @@ def cell_estimates(
         clusters: integer code of (group, identity) for each pair, shape (n,).
         method: `cluster`, `t` or `bootstrap`.
         level: two-sided confidence level, strictly between 0 and 1.
-        draws: bootstrap draws, at least 1.
+        draws: bootstrap draws, at least 2.
         seed: entropy of the bootstrap's random generator.
 
     Raises:
@@ -139,8 +139,8 @@ def cell_estimates(
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
+    if draws < 2:
+        raise ValueError(f"draws must be at least 2, got {draws}")
     out = _blank(method, level, before.shape[1], seed if method == "bootstrap" else None)
     for block in blocks(before, after, codes):
         _fill_counts(out, block, len(before))
@@ -175,8 +175,8 @@ def _fill_counts(out: CellEstimates, block: Block, n_rows: int) -> None:
     out.few_identities[columns] = n_identities < FEW_IDENTITIES
     out.reason[columns] = _why_undefined(n, n_identities, out.method)
     with np.errstate(over="ignore"):
-        out.mean_source[columns] = accurate_mean(block.source) * block.scale
-        out.mean_transformed[columns] = accurate_mean(block.transformed) * block.scale
+        out.mean_source[columns] = block.mean_source * block.scale
+        out.mean_transformed[columns] = block.mean_transformed * block.scale
         out.delta[columns] = block.mean * block.scale
     beyond = columns[np.isinf(out.delta[columns])]
     out.delta[beyond] = np.nan
@@ -207,7 +207,7 @@ def _fill_interval(out: CellEstimates, block: Block, draws: int, seed: int) -> N
     variance[noise] = 0.0
     out.skewness[columns] = skewness(sums, noise)
     out.skewed[columns] = structure.n_clusters < SKEWNESS_FACTOR * out.skewness[columns] ** 2
-    out.df[columns] = satterthwaite_df(structure)
+    out.df[columns] = df = satterthwaite_df(structure)
     with np.errstate(over="ignore"):
         out.se[columns] = np.sqrt(variance) * block.scale
     out.reason[columns[defined & noise]] = "rounding_noise"
@@ -216,15 +216,20 @@ def _fill_interval(out: CellEstimates, block: Block, draws: int, seed: int) -> N
     if out.method == "bootstrap":
         _fill_bootstrap(out, block, usable, draws, seed)
     else:
-        _fill_t(out, columns[usable])
+        _fill_t(out, columns[usable], df)
 
 
-def _fill_t(out: CellEstimates, columns: Ints) -> None:
-    delta, se, df = out.delta[columns], out.se[columns], out.df[columns]
-    half = special.stdtrit(df, 0.5 + out.level / 2.0) * se
-    out.low[columns], out.high[columns] = delta - half, delta + half
+def _fill_t(out: CellEstimates, columns: Ints, df: float) -> None:
+    delta, se = out.delta[columns], out.se[columns]
+    with np.errstate(over="ignore"):
+        half = special.stdtrit(df, 0.5 + out.level / 2.0) * se
+        out.low[columns], out.high[columns] = delta - half, delta + half
     out.p[columns] = 2.0 * special.stdtr(df, -np.abs(delta / se))
     out.status[columns] = "ok"
+    beyond = columns[np.isinf(out.low[columns]) | np.isinf(out.high[columns])]
+    for values in (out.low, out.high, out.p):
+        values[beyond] = np.nan
+    out.status[beyond], out.reason[beyond] = "undefined", "overflow"
 
 
 def _fill_bootstrap(out: CellEstimates, block: Block, usable: Bools, draws: int, seed: int) -> None:
@@ -259,7 +264,7 @@ def skewness(sums: Floats, noise: Bools) -> Floats:
     """Return the moment skewness of cluster sums that add up to zero, shape (c,); NaN where `noise`."""
     largest = np.abs(sums).max(axis=0)
     unit = sums / np.where(noise | (largest == 0.0), 1.0, largest)
-    second = (unit**2).mean(axis=0)
+    square = unit * unit
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = (unit**3).mean(axis=0) / second**1.5
+        ratio = (square * unit).mean(axis=0) / square.mean(axis=0) ** 1.5
     return np.where(noise, np.nan, ratio)

@@ -20,7 +20,11 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Return the rounded sum of two arrays and its exact rounding error (Knuth 1969, TwoSum)."""
     total = a + b
     virtual = total - a
-    return total, (a - (total - virtual)) + (b - virtual)
+    lost = total - virtual
+    np.subtract(a, lost, out=lost)
+    np.subtract(b, virtual, out=virtual)
+    lost += virtual
+    return total, lost
 
 
 def accurate_sum(values: Floats) -> Floats:
@@ -83,14 +87,13 @@ def power_of_two_scale(*arrays: Floats) -> Floats:
     """Return per column a power of two that brings extreme magnitudes near 1 (exactly undone later).
 
     Columns whose largest magnitude lies between 1e-90 and 1e90 keep the scale 1: their squares and sums
-    are safe. NaN and infinities are ignored.
+    are safe.
+
+    Args:
+        arrays: finite, shape (n, c) each.
     """
-    largest = np.zeros(arrays[0].shape[1])
-    for array in arrays:
-        magnitude = np.abs(array)
-        magnitude[~np.isfinite(magnitude)] = 0.0
-        largest = np.maximum(largest, magnitude.max(axis=0, initial=0.0))
-    scale = np.ones_like(largest)
+    scale = np.ones(arrays[0].shape[1])
+    largest = np.max([np.abs(array).max(axis=0, initial=0.0) for array in arrays], axis=0)
     extreme = (largest > 0) & ((largest < _PLAIN_LOW) | (largest > _PLAIN_HIGH))
     _, exponent = np.frexp(largest[extreme])
     # 2 to a power beyond +-1000 is itself out of range, and a factor of 2^24 more or less is harmless.

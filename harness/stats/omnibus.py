@@ -14,7 +14,7 @@ means h_a = 1 - n_a / N. For q = 1 it is the Satterthwaite t test of clubSandwic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ FEW_IDENTITIES = 20
 
 REASONS = {
     "fewer_than_two_groups": "fewer than two groups have a variance",
+    "group_without_variance": "a group of the contrast is undefined or has zero variance",
     "too_few_identities": "the groups have too few identities for this many contrasts",
 }
 """What each reason code means, as a sentence for a reader."""
@@ -90,14 +91,16 @@ def htz_contrasts(groups: GroupMeans, contrasts: Floats) -> OmnibusTest:
     for concept in np.flatnonzero(whole):
         here = needed[:, 0]
         c = contrasts[:, here]
-        means, variances = groups.delta[here, concept], groups.variance[here, concept]
-        difference = c @ means
+        unit = groups.se[here, concept].max()
+        variances = (groups.se[here, concept] / unit) ** 2
+        difference = c @ (groups.delta[here, concept] / unit)
         wald[concept] = difference @ np.linalg.solve((c * variances) @ c.T, difference)
         working = 1.0 / groups.n_pairs[here, concept]
         weight = working * np.einsum("qk,qk->k", c, np.linalg.solve((c * working) @ c.T, c))
         spread[concept] = (weight**2 / groups.df[here, concept]).sum()
     q = np.where(whole, float(len(contrasts)), 0.0)
-    return _hotelling(groups, needed & whole, q, wald, spread)
+    test = _hotelling(groups, needed & whole, q, wald, spread)
+    return replace(test, reason=np.where(whole, test.reason, "group_without_variance"))
 
 
 def welch_anova(groups: GroupMeans) -> OmnibusTest:
@@ -117,10 +120,10 @@ def welch_anova(groups: GroupMeans) -> OmnibusTest:
 
 def _weights(groups: GroupMeans) -> Floats:
     """Return inverse variances of the usable groups, scaled so that the largest is 1; 0 elsewhere."""
-    variances = np.where(groups.usable, groups.variance, np.inf)
-    smallest = variances.min(axis=0)
+    errors = np.where(groups.usable, groups.se, np.inf)
+    smallest = errors.min(axis=0)
     with np.errstate(invalid="ignore"):
-        return np.where(groups.usable, smallest / variances, 0.0)
+        return np.where(groups.usable, (smallest / errors) ** 2, 0.0)
 
 
 def _wald(groups: GroupMeans) -> tuple[Floats, Floats]:
@@ -133,8 +136,8 @@ def _wald(groups: GroupMeans) -> tuple[Floats, Floats]:
     centre = np.where(weights == 1.0, means, 0.0).sum(axis=0) / np.maximum((weights == 1.0).sum(axis=0), 1)
     means = np.where(used, groups.delta - centre, 0.0)
     away = means - (weights * means).sum(axis=0) / total
-    variances = np.where(used, groups.variance, 1.0)
-    return used.sum(axis=0) - 1.0, np.where(used, away**2 / variances, 0.0).sum(axis=0)
+    errors = np.where(used, groups.se, 1.0)
+    return used.sum(axis=0) - 1.0, np.where(used, (away / errors) ** 2, 0.0).sum(axis=0)
 
 
 def _hotelling(groups: GroupMeans, used: Bools, q: Floats, wald: Floats, spread: Floats) -> OmnibusTest:
@@ -151,7 +154,7 @@ def _result(
     with np.errstate(invalid="ignore"):
         ok = (q >= 1) & (df2 > 0)
     blank = np.full(q.shape, np.nan)
-    few = (used & (groups.n_identities < FEW_IDENTITIES)).any(axis=0)
+    few = np.asarray((used & (groups.n_identities < FEW_IDENTITIES)).any(axis=0))
     p = blank.copy()
     p[ok] = special.fdtrc(q[ok], df2[ok], statistic[ok])
     return OmnibusTest(

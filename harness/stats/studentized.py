@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from harness.stats.numerics import Floats
+from harness.stats.quadrature import chi_scales
 
 MIN_DF = 2.0
 """Below two degrees of freedom no quantile is given, as in R."""
@@ -28,7 +29,6 @@ _LOG_CDF = special.log_ndtr(_Z)
 _LOG_WEIGHT = -0.5 * _Z**2 - 0.5 * np.log(2.0 * np.pi) + np.log(_Z[1] - _Z[0])
 _SCALE_POINTS = 160
 _NODES = 36
-_EDGE = 1e-17
 
 
 def range_tail(w: Floats, k: int) -> Floats:
@@ -42,17 +42,6 @@ def range_tail(w: Floats, k: int) -> Floats:
     return np.asarray(lost @ weights)
 
 
-def _log_scales(df: float) -> tuple[Floats, Floats]:
-    """Return nodes s and weights of the density of s = sqrt(chi2_df / df), equally spaced in log s."""
-    low, high = np.log(
-        2.0 * np.array([special.gammaincinv(df / 2, _EDGE), special.gammainccinv(df / 2, _EDGE)])
-    )
-    log_chi2 = np.linspace(low, high, _SCALE_POINTS)
-    log_density = 0.5 * (df * log_chi2 - np.exp(log_chi2))
-    weights = np.exp(log_density - log_density.max())
-    return np.exp(0.5 * (log_chi2 - np.log(df))), weights / weights.sum()
-
-
 def tail(q: float, k: int, df: float) -> float:
     """Return P(Q > q) for k groups and df degrees of freedom (infinity allowed).
 
@@ -63,7 +52,7 @@ def tail(q: float, k: int, df: float) -> float:
         raise ValueError(f"the studentized range needs k >= 2, df > 0 and q >= 0, got {k}, {df}, {q}")
     if np.isinf(df):
         return float(range_tail(np.array([q]), k)[0])
-    s, weights = _log_scales(df)
+    s, weights = chi_scales(df, _SCALE_POINTS)
     return float(weights @ range_tail(q * s, k))
 
 

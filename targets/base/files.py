@@ -28,6 +28,12 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed writers left under ``folder``; nobody else may be writing there."""
+    for path in folder.rglob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8 with Unix line ends."""
     with atomic(path) as temporary:

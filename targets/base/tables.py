@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -121,25 +121,26 @@ def _read_csv(path: Path, text: str) -> Table:
         raise InputError(f"{path} is empty: a header row and at least one row are needed")
     names = _header(path, text, delimiter)
 
-    def ragged(row: pa_csv.InvalidRow) -> str:
-        raise InputError(
-            f"{path}: every row must have {row.expected_columns} cells, "
-            f"got {row.actual_columns} in: {row.text[:80]}"
-        )
+    ragged: list[str] = []
+
+    def refuse(row: pa_csv.InvalidRow) -> Literal["error"]:
+        counts = f"every row must have {row.expected_columns} cells, got {row.actual_columns}"
+        ragged.append(f"{counts} in: {row.text[:80]}")
+        return "error"
 
     try:
         table = pa_csv.read_csv(
             io.BytesIO(text.encode()),
             read_options=pa_csv.ReadOptions(use_threads=False),
             parse_options=pa_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=ragged
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse
             ),
             convert_options=pa_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
             ),
         )
     except pa.ArrowInvalid as error:
-        raise InputError(f"{path} is not a readable table: {error}") from None
+        raise InputError(f"{path}: {ragged[0] if ragged else error}") from None
     return Table(path, {name: _shared_strings(table.column(name)) for name in names}, first_row=2)
 
 

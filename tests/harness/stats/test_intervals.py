@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 from scipy import stats
 
 from harness.stats.cells import blocks, checked
@@ -93,6 +94,25 @@ def test_exact_duplicates_removed_matches_r():
     pairs = oracle.as_pairs(rows)
     cell = one(pairs.source, pairs.transformed, pairs.clusters)
     check_interval(cell, ref["cluster"]["CR2_satterthwaite"], cell.df[0])
+
+
+def test_cr1_matches_statsmodels():
+    rng = np.random.default_rng(2)
+    clusters = np.repeat(np.arange(15), rng.integers(1, 7, size=15))
+    delta = rng.normal(size=15)[clusters] + rng.normal(size=len(clusters))
+    fit = sm.OLS(delta, np.ones_like(delta)).fit(cov_type="cluster", cov_kwds={"groups": clusters})
+    (block,) = blocks(*checked(np.zeros_like(delta), delta, clusters))
+    assert np.sqrt(variance_of_mean(block.sums(), block.structure, "CR1"))[0] == pytest.approx(
+        fit.bse[0], rel=1e-12
+    )
+
+
+def test_the_papers_interval_is_scipys_one_sample_t():
+    source, transformed = np.random.default_rng(3).normal(size=(2, 25))
+    want = stats.ttest_rel(transformed, source)
+    cell = one(source, transformed, np.arange(25), method="t", level=0.99)
+    assert cell.p[0] == pytest.approx(want.pvalue, rel=1e-12)
+    assert (cell.low[0], cell.high[0]) == pytest.approx(want.confidence_interval(0.99), rel=1e-12)
 
 
 def test_two_identities_by_hand():
@@ -197,6 +217,13 @@ def test_a_delta_beyond_the_largest_number_is_undefined():
     assert (cell.status[0], cell.reason[0]) == ("undefined", "overflow")
 
 
+def test_an_interval_beyond_the_largest_number_is_undefined():
+    cell = one(np.zeros(2), np.array([1e306, 3e306]), np.arange(2))
+    assert (cell.status[0], cell.reason[0]) == ("undefined", "overflow")
+    assert cell.delta[0] == 2e306
+    assert np.isnan([cell.low[0], cell.high[0], cell.p[0]]).all()
+
+
 def test_flags():
     rng = np.random.default_rng(5)
     normal = one(np.zeros(200), rng.normal(size=200), np.arange(200))
@@ -227,7 +254,7 @@ def test_many_concepts_and_none():
     [
         ({"level": 1.0}, "level must lie strictly between 0 and 1, got 1.0"),
         ({"method": "z"}, "method must be one of t, cluster, bootstrap, got 'z'"),
-        ({"draws": 0}, "draws must be at least 1, got 0"),
+        ({"draws": 1}, "draws must be at least 2, got 1"),
         ({"clusters": [1, 2]}, r"clusters must have shape \(3,\), got \(2,\)"),
         ({"clusters": [0.5, 1, 2]}, "clusters must be integer codes, got float64"),
         ({"transformed": [1.0]}, "must have one shape"),

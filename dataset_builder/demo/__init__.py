@@ -1,0 +1,1 @@
+"""The candidates that ship with the package, and what makes them."""

@@ -1,0 +1,176 @@
+"""Detectors at work: pictures and what is known of them -> evidence for the filter.
+
+Cheap first: a picture is opened before a model is asked, and only what an earlier rule has not settled costs
+a further call. Every model is asked about a distinct picture once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dataset_builder.detect.distortion import DistortionModel
+from dataset_builder.schema.verdict import Evidence, Label
+from targets.base.errors import InputError
+from targets.catalogue import LoadedTarget, load_target
+from targets.executors.local import ordered_map
+from targets.images import UnreadableError, decode
+from targets.scoring import PictureRef, score_pictures
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate pair as the detectors see it: two pictures and the generator's own knowledge."""
+
+    attribute: str
+    source: PictureRef
+    transformed: PictureRef
+    source_labels: dict[str, Label]
+    transformed_labels: dict[str, Label]
+    source_age: float | None
+    transformed_age: float | None
+    distorted: Label
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What opening a picture shows: its pixel hash, or why it can't be used."""
+
+    pixel_hash: str | None
+    fault: str
+
+
+@dataclass(frozen=True)
+class Detectors:
+    """Which detectors decide what; None leaves the decision to the generator's own knowledge.
+
+    Attributes:
+        distortion: a trained model.
+        age: spec of a target with a concept "age".
+    """
+
+    distortion: DistortionModel | None = None
+    age: str | None = None
+
+    def targets_used(self) -> dict[str, str]:
+        """What the detectors ask: role -> digest of the weights or the spec."""
+        used = {}
+        if self.distortion:
+            used["distortion"] = self.distortion.weights_digest
+        if self.age:
+            used["age"] = load_target(self.age).card.weights_digest or self.age
+        return used
+
+
+def gather(
+    candidates: Sequence[Candidate], detectors: Detectors, cache_root: Path, *, show_progress: bool = True
+) -> tuple[list[Evidence], list[float | None]]:
+    """Collect the evidence about every candidate.
+
+    Args:
+        candidates: n pairs.
+        detectors: what decides.
+        cache_root: folder of cached scores.
+        show_progress: a bar on a terminal, a line a minute in a log.
+
+    Returns:
+        n pieces of evidence, and n distortion scores (None where no model was asked or no face was found).
+    """
+    opened = _open_all([ref for item in candidates for ref in (item.source, item.transformed)])
+    usable = [_fault(item, opened) == "" for item in candidates]
+    asked = [item for item, ok in zip(candidates, usable, strict=True) if ok]
+    scores = _distortion_scores(asked, detectors.distortion, cache_root, show_progress=show_progress)
+    ages = _ages(asked, detectors.age, cache_root, show_progress=show_progress)
+    evidence = []
+    for item in candidates:
+        distorted = item.distorted
+        if detectors.distortion:
+            distorted = detectors.distortion.label(scores.get(item.transformed.name, float("nan")))
+        before, after = opened[item.source.name], opened[item.transformed.name]
+        evidence.append(
+            Evidence(
+                attribute=item.attribute,
+                source_labels=item.source_labels,
+                transformed_labels=item.transformed_labels,
+                source_age=ages.get(item.source.name) if detectors.age else item.source_age,
+                transformed_age=ages.get(item.transformed.name) if detectors.age else item.transformed_age,
+                distorted=distorted,
+                unreadable=_fault(item, opened),
+                identical=before.pixel_hash is not None and before.pixel_hash == after.pixel_hash,
+            )
+        )
+    return evidence, [_number(scores.get(item.transformed.name)) for item in candidates]
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else value
+
+
+def _fault(item: Candidate, opened: dict[str, Opened]) -> str:
+    return item.fault or opened[item.source.name].fault or opened[item.transformed.name].fault
+
+
+def _open_all(refs: Sequence[PictureRef]) -> dict[str, Opened]:
+    distinct = list({ref.name: ref for ref in refs}.values())
+    return dict(zip((ref.name for ref in distinct), ordered_map(_open, distinct), strict=True))
+
+
+def _open(ref: PictureRef) -> Opened:
+    try:
+        picture = decode(ref.read(), ref.name[:16])
+    except UnreadableError as error:
+        return Opened(None, str(error))
+    return Opened(picture.pixel_hash, "every pixel has the same colour" if picture.constant else "")
+
+
+def _distortion_scores(
+    candidates: Sequence[Candidate], model: DistortionModel | None, cache_root: Path, *, show_progress: bool
+) -> dict[str, float]:
+    if model is None:
+        return {}
+    loaded = load_embedder(model)
+    refs = [item.transformed for item in candidates]
+    try:
+        seen = score_pictures(loaded, refs, cache_root, show_progress=show_progress)
+    finally:
+        loaded.close()
+    width = len(model.coefficients)
+    vectors = [item.values if item.reason is None else np.full(width, np.nan) for item in seen.values()]
+    values = model.scores(np.array(vectors).reshape(-1, width))
+    return dict(zip(seen, map(float, values), strict=True))
+
+
+def load_embedder(model: DistortionModel) -> LoadedTarget:
+    """Load the embedder a distortion model was trained on.
+
+    Raises:
+        InputError: the embedder's weights are not those of the model.
+    """
+    loaded = load_target(model.target, model.target_settings)
+    if loaded.card.weights_digest != model.weights_digest:
+        raise InputError(
+            f"the distortion model was trained on {model.target} with weights {model.weights_digest[:16]}, "
+            f"installed are {(loaded.card.weights_digest or 'unknown')[:16]}; train it again"
+        )
+    return loaded
+
+
+def _ages(
+    candidates: Sequence[Candidate], spec: str | None, cache_root: Path, *, show_progress: bool
+) -> dict[str, float]:
+    if spec is None:
+        return {}
+    loaded = load_target(spec)
+    if "age" not in loaded.card.concepts:
+        raise InputError(f"detector target '{spec}' must have a concept 'age', has {loaded.card.concepts}")
+    column = loaded.card.concepts.index("age")
+    refs = [ref for item in candidates for ref in (item.source, item.transformed)]
+    try:
+        seen = score_pictures(loaded, refs, cache_root, show_progress=show_progress)
+    finally:
+        loaded.close()
+    return {name: float(item.values[column]) for name, item in seen.items() if item.reason is None}

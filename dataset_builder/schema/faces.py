@@ -1,0 +1,93 @@
+"""A generated face, and what makes such faces: the types that source generators and editors share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dataset_builder.schema.verdict import Label
+
+
+@dataclass(frozen=True)
+class Face:
+    """One picture with what is known about it.
+
+    Attributes:
+        identity: who is shown, a label within the demographic.
+        variation: which picture of that identity, from 0.
+        demographic: code of the group the face was prompted or rendered as.
+        picture: encoded bytes, kept as they are until publication; empty where none could be made.
+        labels: attribute -> "yes", "no" or "unknown", as far as the generator itself knows.
+        age: in years, None where the generator does not know.
+        distorted: likewise whether the face is distorted, "unknown" for a generator that can't know.
+        provenance: JSON-able; how the picture was made, well enough to make it again.
+        fault: why there is no usable picture, empty where there is one.
+    """
+
+    identity: str
+    variation: int
+    demographic: str
+    picture: bytes
+    labels: Mapping[str, Label]
+    age: float | None
+    distorted: Label
+    provenance: Mapping[str, Any]
+    fault: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the encoded bytes, 64 hexadecimal digits."""
+        return hashlib.sha256(self.picture).hexdigest()
+
+
+@dataclass(frozen=True)
+class SourceRequest:
+    """A source face that is to be made; ``seed`` and ``prompt`` mean what the generator says."""
+
+    identity: str
+    variation: int
+    demographic: str
+    seed: int
+    prompt: str = ""
+
+
+@dataclass(frozen=True)
+class EditRequest:
+    """A source face and the attribute to apply to it."""
+
+    face: Face
+    attribute: str
+
+
+class SourceGenerator(Protocol):
+    """Makes source faces; the same request gives the same bytes on the same machine."""
+
+    seconds_per_picture: float
+    device: str
+
+    def settings(self) -> Mapping[str, Any]:
+        """Everything besides the request that the bytes depend on, JSON-able."""
+
+    def requests(self) -> Sequence[SourceRequest]:
+        """All source faces to make, group by group, identity by identity."""
+
+    def make(self, requests: Sequence[SourceRequest]) -> Sequence[Face]:
+        """Make them; one face a request, in order."""
+
+
+class Editor(Protocol):
+    """Applies attributes to source faces."""
+
+    seconds_per_picture: float
+    device: str
+
+    def settings(self) -> Mapping[str, Any]:
+        """Everything besides the request that the bytes depend on, JSON-able."""
+
+    def attributes(self) -> Sequence[str]:
+        """The attributes it can apply."""
+
+    def edit(self, requests: Sequence[EditRequest]) -> Sequence[Face]:
+        """Apply them; one transformed face a request, in order."""

@@ -1,0 +1,261 @@
+"""Outcomes -> record: every estimate, test and check of an audit, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from dataset_builder.schema.taxonomy import DEFAULT_TAXONOMY, Taxonomy, load_taxonomy
+from harness.attrition import attrition
+from harness.axes import Axis, CoarseAxis, coarse_axis
+from harness.cells import adjusted_cells, coarse_cells, demographic_cells, order_of_appearance
+from harness.details import cell_details
+from harness.discovery import discover
+from harness.disparities import Row, compare, disparities, mark_filter_dependence
+from harness.estimates import AttributeEstimates, estimate_attributes
+from harness.outcomes import Labels, Outcomes
+from harness.record import AuditSettings, Cell, Data, Detail, Disparity, Family, PictureCheck, Record
+from harness.selection import selection_checks
+from harness.stats.intervals import Method
+from targets.base.errors import InputError
+from targets.base.text import nearest
+from targets.card import TargetCard
+
+SHOWN_CONCEPTS = 12
+"""Most concepts that are compared and shown without anybody naming them."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What shapes an audit's numbers.
+
+    Attributes:
+        method: of the intervals.
+        level: of the intervals, in (0, 1); tests reject at 1 - level.
+        by: axes of groups; the demographic groups are always there.
+        concepts: which concepts are compared and shown; none for those the taxonomy names, or all if few.
+        max_failures: share of pairs that may fail by a fault, in [0, 1].
+        taxonomy: whose groups and attributes are expected, in its order; None to take the table's.
+        margin: smallest change that matters, in units of the score: of equivalence tests and of discovery.
+        half_width: wanted half-width; the record then says how many identities it takes.
+        discover: whether to search all concepts.
+        seed: of the split of identities for discovery, and of the bootstrap.
+    """
+
+    method: Method = "cluster"
+    level: float = 0.999
+    by: tuple[Axis, ...] = ("demographic",)
+    concepts: tuple[str, ...] = ()
+    max_failures: float = 0.05
+    taxonomy: Taxonomy | None = None
+    margin: float | None = None
+    half_width: float | None = None
+    discover: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.discover and self.margin is None:
+            raise InputError("--discover needs --margin M: a change of at most M is not worth finding")
+        for name in ("margin", "half_width"):
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value > 0):
+                raise InputError(f"--{name.replace('_', '-')} must be a positive number, got {value}")
+
+    @property
+    def groups_of(self) -> Taxonomy:
+        """The taxonomy that knows ethnicity and sex of a group, and the concept of an attribute."""
+        return self.taxonomy or load_taxonomy(DEFAULT_TAXONOMY)
+
+
+def make_record(
+    outcomes: Outcomes,
+    card: TargetCard,
+    origin: dict[str, Any],
+    options: Options,
+    candidates: Outcomes | None = None,
+) -> Record:
+    """Compute everything a record holds.
+
+    Args:
+        outcomes: of the pairs.
+        card: of the target.
+        origin: where the pairs come from.
+        options: what to compute.
+        candidates: outcomes of all candidates the pairs were filtered from, where they were asked about.
+
+    Raises:
+        InputError: a group, attribute or concept that is asked for and not there.
+    """
+    labels, taxonomy, target = outcomes.labels, options.taxonomy, card.spec
+    if taxonomy is not None:
+        _check_known(labels.demographic, taxonomy.groups, "demographic", taxonomy.name)
+        _check_known(labels.attribute, taxonomy.attributes, "attribute", taxonomy.name)
+    groups = order_of_appearance(labels.demographic, taxonomy.groups if taxonomy else _familiar(labels))
+    attributes = order_of_appearance(labels.attribute, taxonomy.attributes if taxonomy else None)
+    rows = planned_rows(attributes, outcomes.concepts, options.concepts, named_concepts(options.groups_of))
+    estimates = estimate_attributes(
+        outcomes, attributes, groups, method=options.method, level=options.level, seed=options.seed
+    )
+    axes = [
+        coarse_axis(axis, groups, options.groups_of.groups) for axis in options.by if axis != "demographic"
+    ]
+    details = cell_details(
+        outcomes, estimates, rows, level=options.level, margin=options.margin, half_width=options.half_width
+    )
+    cells, families = _cells(outcomes, estimates, axes, target, details, options)
+    entries, more = _disparities(estimates, axes, target, rows, outcomes.concepts, options)
+    selection = selection_checks(outcomes, estimates, candidates, rows, level=options.level)
+    depends = {(s.attribute, s.concept, s.a, s.b): s.depends_on_filter for s in selection}
+    return Record(
+        facedelta_version=version("facedelta"),
+        data=_data(outcomes, origin),
+        settings=_settings(options, outcomes),
+        targets=(card,),
+        groups=groups,
+        attributes=attributes,
+        concepts=outcomes.concepts,
+        rows=tuple(rows),
+        cells=tuple(cells),
+        families=(*families, *more),
+        disparities=tuple(mark_filter_dependence(entries, depends)),
+        details=tuple(details),
+        discovery=_discovery(outcomes, attributes, groups, options),
+        selection=tuple(selection),
+        attrition=tuple(attrition(outcomes, target, attributes, groups, level=options.level)),
+        picture_checks=tuple(
+            PictureCheck(check=check, group=group, n_pairs=count)
+            for (check, group), count in sorted(outcomes.picture_checks.items())
+        ),
+        warnings=(*outcomes.warnings, *_row_warnings(rows, outcomes)),
+    )
+
+
+def planned_rows(
+    attributes: Sequence[str], concepts: Sequence[str], wanted: Sequence[str], named: dict[str, str]
+) -> list[Row]:
+    """Which (attribute, concept) rows are compared between groups and shown in tables.
+
+    Args:
+        attributes, concepts: what the run has.
+        wanted: concepts asked for by name; each is taken for every attribute.
+        named: attribute -> the concept a taxonomy pairs it with, used where the run has many concepts.
+
+    Returns:
+        Rows in order; none where there are many concepts and nobody named one.
+
+    Raises:
+        InputError: a wanted concept that the run does not have.
+    """
+    for concept in wanted:
+        if concept not in concepts:
+            raise InputError(f"the run has no concept '{concept}'{nearest(concept, concepts)}")
+    if wanted or len(concepts) <= SHOWN_CONCEPTS:
+        return [(attribute, concept) for attribute in attributes for concept in wanted or concepts]
+    return [(name, named[name]) for name in attributes if named.get(name) in concepts]
+
+
+def named_concepts(taxonomy: Taxonomy) -> dict[str, str]:
+    """Attribute -> the concept that the taxonomy pairs it with."""
+    return {name: item.concept for name, item in taxonomy.attributes.items() if item.concept}
+
+
+def _row_warnings(rows: Sequence[Row], outcomes: Outcomes) -> list[str]:
+    if rows:
+        return []
+    count = len(outcomes.concepts)
+    return [
+        f"{count} concepts and none named: no groups are compared; name some with --concept or a taxonomy"
+    ]
+
+
+def _cells(
+    outcomes: Outcomes,
+    estimates: Sequence[AttributeEstimates],
+    axes: Sequence[CoarseAxis],
+    target: str,
+    details: Sequence[Detail],
+    options: Options,
+) -> tuple[list[Cell], list[Family]]:
+    cells = demographic_cells(outcomes, estimates, target)
+    dependent = {(d.attribute, d.concept, d.group) for d in details if d.scale.scale_dependent}
+    cells = [
+        cell.model_copy(update={"flags": (*cell.flags, "scale_dependent")})
+        if (cell.attribute, cell.concept, cell.group) in dependent
+        else cell
+        for cell in cells
+    ]
+    for axis in axes:
+        cells += coarse_cells(estimates, axis, target, outcomes.concepts, level=options.level)
+    return adjusted_cells(cells, target)
+
+
+def _disparities(
+    estimates: Sequence[AttributeEstimates],
+    axes: Sequence[CoarseAxis],
+    target: str,
+    rows: Sequence[Row],
+    concepts: Sequence[str],
+    options: Options,
+) -> tuple[list[Disparity], list[Family]]:
+    entries: list[Disparity] = []
+    families: list[Family] = []
+    for axis in (None, *axes):
+        if len(axis.names if axis else estimates[0].groups) < 2:
+            continue
+        found = [compare(item, axis, method=options.method, level=options.level) for item in estimates]
+        more, own = disparities(found, target, rows, concepts, level=options.level)
+        entries += more
+        families += own
+    return entries, families
+
+
+def _discovery(outcomes: Outcomes, attributes: Sequence[str], groups: Sequence[str], options: Options) -> Any:
+    if not options.discover or options.margin is None:
+        return None
+    return discover(outcomes, attributes, groups, margin=options.margin, seed=options.seed)
+
+
+def _data(outcomes: Outcomes, origin: dict[str, Any]) -> Data:
+    labels = outcomes.labels
+    return Data(
+        **origin,
+        n_pairs=len(labels),
+        n_pictures=len({*labels.source_name, *labels.transformed_name} - {""}),
+        fault_share=outcomes.fault_share(),
+    )
+
+
+def _settings(options: Options, outcomes: Outcomes) -> AuditSettings:
+    taxonomy = options.taxonomy
+    return AuditSettings(
+        method=options.method,
+        level=options.level,
+        by=options.by,
+        seed=options.seed,
+        margin=options.margin,
+        half_width=options.half_width,
+        references=outcomes.references,
+        taxonomy=taxonomy.name if taxonomy else None,
+        taxonomy_digest=taxonomy.digest if taxonomy else None,
+        max_failures=options.max_failures,
+    )
+
+
+def _familiar(labels: Labels) -> tuple[str, ...]:
+    """Groups that all bear the paper's codes stand in the paper's order."""
+    codes = load_taxonomy(DEFAULT_TAXONOMY).groups
+    present = set(labels.demographic)
+    return tuple(code for code in codes if code in present) if present <= set(codes) else ()
+
+
+def _check_known(values: np.ndarray[Any, Any], known: dict[str, Any], column: str, taxonomy: str) -> None:
+    for value in dict.fromkeys(values):
+        if value not in known:
+            raise InputError(
+                f"{column} '{value}' is not in taxonomy '{taxonomy}'{nearest(value, known)}; extend the "
+                "taxonomy or leave out --taxonomy to take the table's own"
+            )

@@ -1,0 +1,158 @@
+"""Tables say what the record says, in each way of writing, and labels stay labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.tables import two_digits
+from tests.harness.test_audit_scores import row, scores
+from tests.support import call
+
+HOSTILE = [
+    "=1+1",
+    "<img src=x onerror=alert(1)>",
+    "a|b",
+    "50% & $x_1$ \\input{x}",
+    "[red]bold[/red]",
+    "a\nb",
+    "*a*",
+]
+
+
+def run(folder: Path, capsys: pytest.CaptureFixture[str], rows: list[tuple[object, ...]]) -> Path:
+    table = scores(folder / "s.csv", rows)
+    out = folder / "run"
+    result = call(capsys, "audit", "--scores", table, "--out", out, "--max-failures", 1)
+    assert result.status == 0, result.err
+    return out
+
+
+@given(st.floats(min_value=1e-8, max_value=1e8))
+def test_two_significant_digits_without_an_exponent(value: float) -> None:
+    text = two_digits(value)
+    assert "e" not in text
+    assert float(text) == float(f"{value:.2g}")
+    assert two_digits(-value) == f"-{text}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0718, "0.072"),
+        (0.3, "0.3"),
+        (88.2, "88"),
+        (1234.0, "1200"),
+        (-0.005, "-0.005"),
+        (0.0, "0"),
+        (0.0999, "0.1"),
+    ],
+)
+def test_rounding_as_the_paper_prints(value: float, text: str) -> None:
+    assert two_digits(value) == text
+
+
+def test_every_format_shows_the_cells_with_their_marks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row(i, 0.5, 0.5 + 0.01 * i, identity=f"i{i}") for i in range(12)]
+    rows += [row(20 + i, 0.2, 0.3, demographic="BF", identity=f"j{i}") for i in range(3)]
+    rows += [row(30, 0.2, 0.6, demographic="AM"), row(31, 0.2, "", demographic="IF")]
+    out = run(tmp_path, capsys, rows)
+    record = json.loads((out / "record.json").read_text(encoding="utf-8"))
+    cell = next(c for c in record["cells"] if c["group"] == "WM")
+    shown = f"{two_digits(cell['delta'])} ± {two_digits(cell['ci']['high'] - cell['delta'])}"
+    for style in ("terminal", "markdown", "latex"):
+        text = call(capsys, "table", out, "--format", style).out
+        assert shown in text
+        assert "0.1 ==†" in text, "equal deltas are no certainty"
+        assert "0.4 ?†" in text, "one identity has no interval"
+        assert "—" in text
+        assert "fewer than 10 identities" in text
+        assert "no pair, face: smile (IF)" in text
+    counts = call(capsys, "table", out, "--counts", "--format", "markdown").out
+    assert "| 12 / 12 |" in counts
+    assert "0 / 0 (1 out)" in counts
+
+
+def test_csv_holds_every_cell_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(
+        tmp_path, capsys, [row(i, 0.1, 0.1 + i / 7) for i in range(5)] + [row(9, "", 1, demographic="BF")]
+    )
+    record = json.loads((out / "record.json").read_text(encoding="utf-8"))
+    text = call(capsys, "table", out, "--format", "csv").out
+    assert text == (out / "tables" / "cells.csv").read_text(encoding="utf-8")
+    lines = list(csv.DictReader(io.StringIO(text)))
+    for line, cell in zip(lines, record["cells"], strict=True):
+        assert (line["group"], line["status"]) == (cell["group"], cell["status"])
+        assert int(line["n_pairs"]) == cell["n_pairs"]
+        if cell["ci"] is None:
+            assert line["ci_low"] == line["se"] == line["p"] == ""
+        else:
+            assert float(line["ci_low"]) == cell["ci"]["low"]
+            assert float(line["se"]) == cell["se"]
+    assert [line["excluded_missing_source"] for line in lines] == ["1", "0"]
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_labels_stay_labels(label: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row(i, 0.1, 0.2 + i / 9, demographic=label, attribute=label, concept=label) for i in range(3)]
+    out = run(tmp_path, capsys, rows)
+    written = next(csv.DictReader(io.StringIO((out / "tables" / "cells.csv").read_text(encoding="utf-8"))))
+    assert not written["attribute"].startswith("=")
+    assert written["attribute"].lstrip("'") == label
+    markdown = (out / "tables" / "deltas.md").read_text(encoding="utf-8")
+    assert "<img" not in markdown
+    tables = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in tables} == {4}
+    latex = (out / "tables" / "deltas.tex").read_text(encoding="utf-8")
+    assert "\\input{" not in latex
+    body = latex[latex.index("\\midrule") : latex.index("\\bottomrule")]
+    assert body.replace("\\&", "").count("&") == 2
+    terminal = call(capsys, "table", out).out
+    assert label.split("\n")[0] in terminal
+
+
+def test_many_concepts_need_a_choice_and_the_taxonomy_makes_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    concepts = ["sunglass", "face", *(f"c{i}" for i in range(15))]
+    rows = [
+        row(i, 0.1, 0.2 + i / 9, concept=concept, attribute="sunglasses")
+        for i in range(3)
+        for concept in concepts
+    ]
+    out = run(tmp_path, capsys, rows)
+    markdown = call(capsys, "table", out, "--format", "markdown").out
+    assert "sunglass " in markdown
+    assert "c3" not in markdown
+    assert "c3" in call(capsys, "table", out, "--concept", "c3").out
+    result = call(capsys, "table", out, "--concept", "fase")
+    assert (result.status, "did you mean 'face'?" in result.err) == (2, True)
+    other = tmp_path / "other"
+    other.mkdir()
+    rows = [row(i, 0.1, 0.2, concept=f"c{j}", attribute="wink") for i in range(3) for j in range(15)]
+    result = call(capsys, "table", run(other, capsys, rows))
+    assert result.status == 2
+    assert "15 concepts: choose some with --concept NAME" in result.err
+
+
+def test_a_printed_table_must_hold_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("attribute,concept,group,delta,half_width\na,c,WM,much,1\n", encoding="utf-8")
+    result = call(capsys, "table", path)
+    assert result.status == 2
+    assert "must be numbers" in result.err
+
+
+def test_digits_survive_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(tmp_path, capsys, [row(1, 1 / 3, 2 / 3), row(2, 1 / 7, 5 / 7)])
+    (cell,) = json.loads((out / "record.json").read_text(encoding="utf-8"))["cells"]
+    assert math.isclose(cell["delta"], ((2 / 3 - 1 / 3) + (5 / 7 - 1 / 7)) / 2, rel_tol=1e-15)
