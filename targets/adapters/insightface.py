@@ -68,7 +68,11 @@ class _InsightFace:
         found = []
         for image in images:
             # insightface was written for OpenCV's channel order.
-            faces = self._app.get(np.ascontiguousarray(np.asarray(image)[:, :, ::-1]))
+            bgr = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
+            with warnings.catch_warnings():
+                # Its alignment calls what scikit-image has renamed.
+                warnings.simplefilter("ignore", FutureWarning)
+                faces = self._app.get(bgr)
             found.append(max(faces, key=_area) if faces else None)
         return found
 
