@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,7 @@ def open_in_threads(
     return ordered_map(open_one, pictures, ahead=AHEAD)
 
 
-def open_in_processes(pictures: Sequence[PictureRef], held: int) -> Iterator[Opened]:
+def open_in_processes(pictures: Sequence[PictureRef], held: int) -> Generator[Opened, None, None]:
     """Decode pictures in processes; ``content`` is an (h, w, 3) array in shared memory until released.
 
     Args:
@@ -107,13 +107,16 @@ def open_in_processes(pictures: Sequence[PictureRef], held: int) -> Iterator[Ope
     """
     workers = os.cpu_count() or 1
     ahead = 2 * workers
-    with closing(DecoderPool(workers, slots=(ahead + 1) * CHUNK + held)) as pool:
+    with ExitStack() as stack:
+        pool = stack.enter_context(closing(DecoderPool(workers, slots=(ahead + 1) * CHUNK + held)))
         chunks = (pictures[start : start + CHUNK] for start in range(0, len(pictures), CHUNK))
 
         def open_chunk(chunk: Sequence[PictureRef]) -> list[Opened]:
             return _open_chunk(pool, chunk)
 
-        for opened in ordered_map(open_chunk, chunks, workers=workers, ahead=ahead):
+        # Closed before the pool, so that no thread is left asking a worker that has ended.
+        answers = ordered_map(open_chunk, chunks, workers=workers, ahead=ahead)
+        for opened in stack.enter_context(closing(answers)):
             yield from opened
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 def ordered_map(
     function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, workers: int = 0, ahead: int = 64
-) -> Iterator[ResultT]:
+) -> Generator[ResultT, None, None]:
     """Apply ``function`` to every item in threads and yield the results in the items' order.
 
     Decoding and resizing release the interpreter lock, so threads keep the cores busy without copying
