@@ -14,7 +14,6 @@ from PIL import Image
 from targets.base.errors import TargetError
 from targets.catalogue import describe
 from targets.conformance import (
-    checks_for,
     floor,
     parametrize_with_checks,
     run_checks,
@@ -182,11 +181,8 @@ BROKEN = {
 
 
 def faults(target: object) -> dict[str, str]:
-    return {
-        result.name: result.fault
-        for result in run_checks(describe(target, "test"))
-        if result.fault is not None
-    }
+    results = run_checks(describe(target, "test"), closing=True)
+    return {result.name: result.fault for result in results if result.fault is not None}
 
 
 def test_a_sound_target_keeps_every_rule() -> None:
@@ -199,9 +195,14 @@ def test_the_broken_target_is_caught_by_its_rule(rule: str) -> None:
 
 
 def test_every_rule_has_a_broken_target() -> None:
-    assert {check.__name__.removeprefix("check_") for check in checks_for(describe(Sound(), "t"))} == set(
-        BROKEN
-    )
+    names = {result.name for result in run_checks(describe(Sound(), "t"), closing=True)}
+    assert names == set(BROKEN)
+
+
+def test_the_target_is_left_open_unless_closing_is_asked_for() -> None:
+    target = FailsToClose()
+    run_checks(describe(target, "t"))
+    assert not target.closed
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def conforms(spec: str, settings: Mapping[str, object] | None = None) -> None:
     """Run the whole suite on a target and fail with what it found."""
     faults = [
-        f"{found.name}: {found.fault}" for found in run_checks(load_target(spec, settings)) if found.fault
+        f"{found.name}: {found.fault}"
+        for found in run_checks(load_target(spec, settings), closing=True)
+        if found.fault
     ]
     assert not faults
 
