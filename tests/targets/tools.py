@@ -20,11 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def conforms(spec: str, settings: Mapping[str, object] | None = None) -> None:
     """Run the whole suite on a target and fail with what it found."""
-    faults = [
-        f"{found.name}: {found.fault}"
-        for found in run_checks(load_target(spec, settings), closing=True)
-        if found.fault
-    ]
+    results = run_checks(load_target(spec, settings), closing=True)
+    faults = [f"{result.name}: {result.fault}" for result in results if result.fault]
     assert not faults
 
 
