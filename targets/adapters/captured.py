@@ -15,7 +15,7 @@ the whole path, or its end, or the base name where that is the only one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -73,7 +73,7 @@ class Captured:
         Raises:
             InputError: without a manifest, a base name that several pictures or log entries share.
         """
-        found = [self._find_by_hash(item) for item in ids] if self._by_hash is not None else self._match(ids)
+        found = matched(ids, list(self._answers), self._by_hash, self._path)
         values = np.full((len(ids), len(self.concepts)), np.nan)
         reasons: list[str | None] = []
         for index, key in enumerate(found):
@@ -82,33 +82,45 @@ class Captured:
                 values[index] = self._answers[key]
         return Scores(values, tuple(reasons))
 
-    def _find_by_hash(self, item: PictureId) -> str | None:
-        return (self._by_hash or {}).get(item.pixel_hash or "")
 
-    def _match(self, ids: Sequence[PictureId]) -> list[str | None]:
-        entries: dict[str, list[str]] = defaultdict(list)
-        for key in self._answers:
-            entries[_base(key)].append(key)
-        askers: dict[str, set[str]] = defaultdict(set)
-        for item in ids:
-            askers[_base(item.name)].add(item.name)
-        return [
-            self._match_one(item.name, entries[_base(item.name)], askers[_base(item.name)]) for item in ids
-        ]
+def matched(
+    ids: Sequence[PictureId], keys: Sequence[str], by_hash: Mapping[str, str] | None, path: Path
+) -> list[str | None]:
+    """For each picture the name it has in a capture, or None.
 
-    def _match_one(self, name: str, entries: list[str], askers: set[str]) -> str | None:
-        if not entries:
-            return None
-        whole = [key for key in entries if _ends_with(key, name)]
-        if len(whole) == 1:
-            return whole[0]
-        if len(entries) == 1 and len(askers) == 1:
-            return entries[0]
-        raise InputError(
-            f"{self._path}: base name '{_base(name)}' is ambiguous ({len(askers)} pictures of the pairs, "
-            f"{len(entries)} entries of the log: {shortlist(entries, 3)}); capture the pictures that "
-            "'facedelta capture export' writes and pass --set manifest=manifest.csv"
-        )
+    Args:
+        ids: n pictures.
+        keys: names in the capture.
+        by_hash: pixel hash -> name, where the capture used an export; then only that counts.
+        path: of the capture, for messages.
+
+    Raises:
+        InputError: without ``by_hash``, a base name that several pictures or entries share.
+    """
+    if by_hash is not None:
+        return [by_hash.get(item.pixel_hash or "") for item in ids]
+    entries: dict[str, list[str]] = defaultdict(list)
+    for key in keys:
+        entries[_base(key)].append(key)
+    askers: dict[str, set[str]] = defaultdict(set)
+    for item in ids:
+        askers[_base(item.name)].add(item.name)
+    return [_match_one(item.name, entries[_base(item.name)], askers[_base(item.name)], path) for item in ids]
+
+
+def _match_one(name: str, entries: list[str], askers: set[str], path: Path) -> str | None:
+    if not entries:
+        return None
+    whole = [key for key in entries if _ends_with(key, name)]
+    if len(whole) == 1:
+        return whole[0]
+    if len(entries) == 1 and len(askers) == 1:
+        return entries[0]
+    raise InputError(
+        f"{path}: base name '{_base(name)}' is ambiguous ({len(askers)} pictures of the pairs, "
+        f"{len(entries)} entries of the log: {shortlist(entries, 3)}); capture the pictures that "
+        "'facedelta capture export' writes and pass --set manifest=manifest.csv"
+    )
 
 
 def _base(path: str) -> str:
@@ -235,23 +247,32 @@ def _read_face_counts(table: Table, images: ObjectArray, rows: list[int], answer
             answers.reasons[images[index]] = NO_FACE if count == 0 else NO_ANSWER
 
 
-def _by_hash(manifest: Path, answers: Mapping[str, FloatArray], path: Path) -> dict[str, str]:
+def names_by_hash(manifest: Path, keys: Iterable[str], path: Path) -> dict[str, list[str]]:
+    """Pixel hash -> names in a capture, by the manifest of the export it was made from.
+
+    Raises:
+        InputError: the manifest lacks a column, or names none of the capture's pictures.
+    """
     table = read_table(manifest)
     table.require(("file_name", "pixel_hash"), "a capture manifest")
     hashes = dict(zip(table.text("file_name"), table.text("pixel_hash"), strict=True))
-    found: dict[str, str] = {}
-    for key in answers:
+    found: dict[str, list[str]] = {}
+    for key in keys:
         pixel_hash = hashes.get(_base(key))
-        if pixel_hash is None:
-            continue
-        if pixel_hash in found and not np.array_equal(
-            answers[found[pixel_hash]], answers[key], equal_nan=True
-        ):
-            raise InputError(f"{path}: '{_base(key)}' was captured twice with different scores; keep one")
-        found[pixel_hash] = key
+        if pixel_hash is not None:
+            found.setdefault(pixel_hash, []).append(key)
     if not found:
         raise InputError(f"{path}: no entry has a file name of {manifest}; was it captured from that export?")
     return found
+
+
+def _by_hash(manifest: Path, answers: Mapping[str, FloatArray], path: Path) -> dict[str, str]:
+    found = names_by_hash(manifest, answers, path)
+    for keys in found.values():
+        for key in keys[1:]:
+            if not np.array_equal(answers[keys[0]], answers[key], equal_nan=True):
+                raise InputError(f"{path}: '{_base(key)}' was captured twice with different scores; keep one")
+    return {pixel_hash: keys[0] for pixel_hash, keys in found.items()}
 
 
 def load(argument: str | None, settings: Mapping[str, Any]) -> Captured:

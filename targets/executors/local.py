@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 def ordered_map(
     function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, workers: int = 0, ahead: int = 64
-) -> Iterator[ResultT]:
+) -> Generator[ResultT, None, None]:
     """Apply ``function`` to every item in threads and yield the results in the items' order.
 
     Decoding and resizing release the interpreter lock, so threads keep the cores busy without copying
@@ -35,6 +35,25 @@ def ordered_map(
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def prefetched(items: Iterable[ItemT], *, depth: int = 1) -> Generator[ItemT, None, None]:
+    """Run an iterable ``depth`` items ahead in a thread of its own.
+
+    Args:
+        items: advanced in one thread only; its exceptions reach the caller at that item's turn.
+        depth: items made ahead.
+    """
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pending = deque(pool.submit(next, iterator, end) for _ in range(depth))
+        try:
+            while (item := pending.popleft().result()) is not end:
+                pending.append(pool.submit(next, iterator, end))
+                yield item  # type: ignore[misc]
         finally:
             for future in pending:
                 future.cancel()

@@ -1,0 +1,149 @@
+"""From references to decoded pictures, in order, decoded ahead on all cores: in threads or in processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from targets.executors.local import ordered_map
+from targets.executors.processes import Decoded, DecoderPool
+from targets.images import UnreadableError, decode
+
+MISSING = "missing"
+UNREADABLE = "unreadable"
+CHUNK = 8
+AHEAD = 64
+
+
+@dataclass(frozen=True)
+class PictureRef:
+    """A picture that can be fetched.
+
+    Attributes:
+        name: what it is called in messages and in captured logs; equal names mean equal pictures.
+        read: returns the encoded bytes; raises FileNotFoundError where there is none.
+    """
+
+    name: str
+    read: Callable[[], bytes]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is kept of a picture once its pixels are let go.
+
+    Attributes:
+        pixel_hash, size, format, notes: of the decoded picture; None or empty where there is none.
+        fault: reason and detail where the picture can't be asked about, else two empty texts.
+    """
+
+    pixel_hash: str | None = None
+    size: tuple[int, int] | None = None
+    format: str | None = None
+    notes: tuple[str, ...] = ()
+    fault: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A picture ready for the target.
+
+    Attributes:
+        name: of its reference.
+        facts: what is known about it.
+        content: what the target is given; None where ``facts.fault`` says why.
+        release: to be called once ``content`` is not needed any more.
+    """
+
+    name: str
+    facts: Facts
+    content: Any
+    release: Callable[[], None]
+
+
+def _nothing() -> None:
+    """Pictures opened in threads hold nothing that must be given back."""
+
+
+def _missing(name: str) -> Facts:
+    return Facts(fault=(MISSING, f"{name}: no such picture"))
+
+
+def _constant(name: str) -> tuple[str, str]:
+    return (UNREADABLE, f"{name}: every pixel has the same colour")
+
+
+def open_in_threads(
+    pictures: Sequence[PictureRef], prepare: Callable[[Image.Image], Any] | None
+) -> Iterator[Opened]:
+    """Decode pictures and prepare them for the target; results in order."""
+
+    def open_one(ref: PictureRef) -> Opened:
+        try:
+            picture = decode(ref.read(), ref.name)
+        except FileNotFoundError:
+            return Opened(ref.name, _missing(ref.name), None, _nothing)
+        except UnreadableError as error:
+            return Opened(ref.name, Facts(fault=(UNREADABLE, str(error))), None, _nothing)
+        fault = _constant(ref.name) if picture.constant else ("", "")
+        facts = Facts(picture.pixel_hash, picture.image.size, picture.format, picture.notes, fault)
+        content = None if picture.constant else (prepare(picture.image) if prepare else picture.image)
+        return Opened(ref.name, facts, content, _nothing)
+
+    return ordered_map(open_one, pictures, ahead=AHEAD)
+
+
+def open_in_processes(pictures: Sequence[PictureRef], held: int) -> Generator[Opened, None, None]:
+    """Decode pictures in processes; ``content`` is an (h, w, 3) array in shared memory until released.
+
+    Args:
+        pictures: read in this process, so that any ``read`` will do.
+        held: most pictures that the caller keeps before it releases one.
+    """
+    workers = os.cpu_count() or 1
+    ahead = 2 * workers
+    with ExitStack() as stack:
+        pool = stack.enter_context(closing(DecoderPool(workers, slots=(ahead + 1) * CHUNK + held)))
+        chunks = (pictures[start : start + CHUNK] for start in range(0, len(pictures), CHUNK))
+
+        def open_chunk(chunk: Sequence[PictureRef]) -> list[Opened]:
+            return _open_chunk(pool, chunk)
+
+        # Closed before the pool, so that no thread is left asking a worker that has ended.
+        answers = ordered_map(open_chunk, chunks, workers=workers, ahead=ahead)
+        for opened in stack.enter_context(closing(answers)):
+            yield from opened
+
+
+def _open_chunk(pool: DecoderPool, chunk: Sequence[PictureRef]) -> list[Opened]:
+    found: dict[str, bytes] = {}
+    for ref in chunk:
+        try:
+            found[ref.name] = ref.read()
+        except FileNotFoundError:
+            continue
+    decoded = dict(zip(found, pool.decode(list(found.items())), strict=True))
+    return [
+        _from_pool(pool, ref.name, decoded[ref.name])
+        if ref.name in decoded
+        else Opened(ref.name, _missing(ref.name), None, _nothing)
+        for ref in chunk
+    ]
+
+
+def _from_pool(pool: DecoderPool, name: str, decoded: Decoded) -> Opened:
+    answer = decoded.answer
+
+    def release() -> None:
+        pool.release(decoded.slot)
+
+    if answer.fault:
+        return Opened(name, Facts(fault=(UNREADABLE, answer.fault)), None, release)
+    fault = _constant(name) if answer.constant else ("", "")
+    facts = Facts(answer.pixel_hash, answer.size, answer.format, answer.notes, fault)
+    return Opened(name, facts, None if answer.constant else decoded.pixels, release)

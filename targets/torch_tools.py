@@ -1,0 +1,151 @@
+"""What the adapters on torch share: device, precision, digests of weights, and errors in plain words."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from targets.base.errors import InputError
+from targets.base.extras import require
+from targets.base.text import nearest, shortlist
+from targets.protocol import NO_ANSWER, FloatArray, Scores
+
+Precision = Literal["auto", "float32", "float16", "bfloat16"]
+OVERFLOW_HINT = {NO_ANSWER: "half precision may have overflowed, try --set precision=float32"}
+
+
+def device_of(name: str) -> str:
+    """The device to use: "auto" takes a GPU where there is one.
+
+    Raises:
+        InputError: a GPU was asked for and there is none.
+    """
+    torch = require("torch", "clip", "a target on torch")
+    there = bool(torch.cuda.is_available())
+    if name == "auto":
+        return "cuda" if there else "cpu"
+    if name.startswith("cuda") and not there:
+        raise InputError(f"device '{name}' was asked for, but torch {torch.__version__} sees no GPU")
+    return name
+
+
+def precision_of(name: Precision, device: str) -> str:
+    """The precision to use: "auto" is float16 on a GPU and float32 elsewhere."""
+    if name != "auto":
+        return name
+    return "float16" if device.startswith("cuda") else "float32"
+
+
+def exact(compute: Callable[[Any], Any], device: str, dtype: Any) -> Callable[[Any], Any]:
+    """``compute`` without the short-cut that cuDNN takes in float32 convolutions unless told not to."""
+    torch = require("torch", "clip", "a target on torch")
+    if not device.startswith("cuda") or dtype is not torch.float32:
+        return compute
+
+    def exactly(batch: Any) -> Any:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            return compute(batch)
+
+    return exactly
+
+
+def state_digest(module: Any) -> str:
+    """SHA-256 over the names, shapes, types and bytes of a module's state, in order of their names."""
+    torch = require("torch", "clip", "a target on torch")
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} ".encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(plain.view(torch.uint8).numpy() if plain.numel() else b"")
+    return digest.hexdigest()
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """Package -> version, for a card."""
+    return {package: version(package) for package in packages}
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read a state dictionary without unpickling anything but tensors.
+
+    Raises:
+        InputError: no such file, or not a dictionary of tensors.
+    """
+    torch = require("torch", "clip", "a checkpoint")
+    if not path.is_file():
+        raise InputError(f"no such checkpoint: {path}")
+    if path.suffix == ".safetensors":
+        tensors: dict[str, Any] = require("safetensors.torch", "clip", "a checkpoint").load_file(path)
+        return tensors
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(f"{path} must be a file of tensors that loads without pickle ({reason})") from None
+    if not isinstance(state, dict):
+        raise InputError(f"{path} must hold a dictionary of tensors, got {type(state).__name__}")
+    inner = state.get("state_dict", state.get("model", state))
+    return inner if isinstance(inner, dict) else state
+
+
+@contextmanager
+def loading(target: str, how: str) -> Iterator[None]:
+    """Turn what libraries raise while they load weights into one line.
+
+    Args:
+        target: the spec, for the message.
+        how: how to get the weights.
+
+    Raises:
+        InputError: weights that can't be found or fetched, or of another architecture.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, RuntimeError, ValueError, KeyError, AttributeError, ImportError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        if "state_dict" in text or "size mismatch" in text:
+            raise InputError(
+                f"target {target}: the checkpoint belongs to another architecture ({text[:200]})"
+            ) from None
+        raise InputError(f"target {target}: the model can't be loaded ({text[:200]}); {how}") from None
+
+
+def answers(values: Any) -> Scores:
+    """Scores from an (n, c) tensor; a row that is not finite throughout counts as no answer."""
+    rows: FloatArray = values.float().cpu().numpy().astype(np.float64)
+    whole = [bool(np.isfinite(row).all()) for row in rows]
+    rows[np.logical_not(whole)] = np.nan
+    return Scores(rows, tuple(None if fine else NO_ANSWER for fine in whole))
+
+
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Label names as concepts: a name that occurs twice (ImageNet's "crane") gets its number behind it."""
+    return tuple(
+        f"{name} #{index}" if names.count(name) > 1 or not name.strip() else name
+        for index, name in enumerate(names)
+    )
+
+
+def chosen_columns(concepts: Sequence[str], labels: Sequence[str], target: str) -> list[int]:
+    """Positions of ``concepts`` among a classifier's labels; all of them where none are chosen.
+
+    Raises:
+        InputError: a concept that is not a label.
+    """
+    position: Mapping[str, int] = {name: index for index, name in enumerate(labels)}
+    for name in concepts:
+        if name not in position:
+            known = shortlist(labels, 4)
+            raise InputError(
+                f"target {target} has no concept '{name}'{nearest(name, labels)}; it has {known}"
+            )
+    return [position[name] for name in concepts] if concepts else list(range(len(labels)))

@@ -1,0 +1,191 @@
+"""open-clip on a tiny model with random weights, in a folder as a hub model would be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from targets.base.errors import InputError
+from targets.catalogue import load_target
+from targets.conformance import drawn_faces
+from targets.prompts import FACE_PHRASES
+from targets.scoring import PictureRef, score_pictures
+from tests.targets.tools import conforms, scores_of
+
+open_clip = pytest.importorskip("open_clip", reason="needs the extra 'clip' (open_clip_torch and torch)")
+torch = pytest.importorskip("torch")
+safetensors = pytest.importorskip("safetensors.torch")
+
+TWO = {"concepts": ["smile", "glasses"]}
+
+
+def write_model(folder: Path, width: int = 32, seed: int = 0) -> Path:
+    """A vision and a text tower of one layer each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "model_cfg": {
+            "embed_dim": 16,
+            "vision_cfg": {"image_size": 48, "layers": 1, "width": width, "head_width": 16, "patch_size": 16},
+            "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+        },
+        "preprocess_cfg": {"size": 48, "mean": [0.4, 0.45, 0.5], "std": [0.25, 0.3, 0.2]},
+    }
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    torch.manual_seed(seed)
+    model = open_clip.create_model(f"local-dir:{folder}", load_weights=False)
+    safetensors.save_file(model.state_dict(), folder / "open_clip_model.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("clip") / "tiny")
+
+
+@pytest.mark.parametrize("output", ["cosine", "softmax", "embedding"])
+def test_conforms(model: Path, output: str) -> None:
+    conforms(f"open-clip:{model}", {"output": output})
+
+
+def test_the_face_concepts_are_asked_where_none_are_given(model: Path) -> None:
+    loaded = load_target(f"open-clip:local-dir:{model}")
+    assert loaded.card.concepts == tuple(FACE_PHRASES)
+    assert loaded.card.weights["state"]
+    assert loaded.card.settings["precision"] == "float32"
+
+
+def test_the_cosine_is_that_of_open_clip_itself(model: Path) -> None:
+    tower, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{model}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{model}")
+    face = drawn_faces(1)[0]
+    with torch.no_grad():
+        image = tower.encode_image(preprocess(face).unsqueeze(0), normalize=True)
+        texts = tower.encode_text(tokenizer(["a photo of no hat.", "a cap, seen."]), normalize=True)
+        expected = (image @ texts.T).numpy()[0]
+    mine = {"concepts": {"bare": "no hat"}, "templates": ["a photo of {}."]}
+    other = {"concepts": {"cap": ["cap"]}, "templates": ["a {}, seen."]}
+    assert scores_of(f"open-clip:{model}", mine)[0, 0] == pytest.approx(expected[0], abs=1e-6)
+    assert scores_of(f"open-clip:{model}", other)[0, 0] == pytest.approx(expected[1], abs=1e-6)
+
+
+def test_softmax_sums_to_one_over_the_concepts(model: Path) -> None:
+    values = scores_of(f"open-clip:{model}", {**TWO, "output": "softmax"})
+    assert values.sum(axis=1) == pytest.approx(1)
+    assert not np.allclose(values, 0.5)
+
+
+@pytest.mark.parametrize("templates", ["face", "simple", "imagenet"])
+def test_each_template_set_asks_something_else(model: Path, templates: str) -> None:
+    own = scores_of(f"open-clip:{model}", {**TWO, "templates": ["{}"]})
+    assert not np.allclose(own, scores_of(f"open-clip:{model}", {**TWO, "templates": templates}), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"concepts": []}, "at least one name"),
+        ({"concepts": ["smile", "smile"]}, "concept 'smile' is listed twice"),
+        ({"concepts": ["smile", " "]}, "must be a non-empty text"),
+        ({"concepts": {"smile": []}}, "needs at least one phrase"),
+        ({"templates": ["no braces"]}, "exactly one {}"),
+        ({"templates": []}, "at least one sentence"),
+        ({"template": "face"}, "did you mean 'templates'"),
+        ({"device": "cuda"}, "sees no GPU"),
+    ],
+)
+def test_bad_settings_are_one_line(model: Path, settings: dict, words: str) -> None:
+    if "device" in settings and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(InputError) as caught:
+        load_target(f"open-clip:{model}", settings)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_weights_say_which_file_and_how_to_get_it(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "open_clip_config.json").write_text((model / "open_clip_config.json").read_text())
+    with pytest.raises(InputError, match=r"can't be loaded.*open_clip_model\.safetensors"):
+        load_target(f"open-clip:{tmp_path}")
+
+
+def test_a_checkpoint_of_another_architecture_is_named(model: Path, tmp_path: Path) -> None:
+    wide = write_model(tmp_path / "wide", width=64)
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    (mixed / "open_clip_config.json").write_text((model / "open_clip_config.json").read_text())
+    (mixed / "open_clip_model.safetensors").write_bytes((wide / "open_clip_model.safetensors").read_bytes())
+    with pytest.raises(InputError, match="belongs to another architecture"):
+        load_target(f"open-clip:{mixed}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("open-clip", "name the model"),
+        ("open-clip:ViT-B-23/openai", "did you mean 'ViT-B-32'"),
+        ("open-clip:ViT-B-32", "name the weights as ViT-B-32/TAG"),
+        ("open-clip:ViT-B-32/no-such-tag", "can't be loaded"),
+    ],
+)
+def test_a_model_that_is_not_there(spec: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_target(spec)
+    assert words in str(caught.value)
+
+
+def test_overflow_is_counted_as_no_answer_with_the_hint(model: Path, tmp_path: Path) -> None:
+    loaded = load_target(f"open-clip:{model}", TWO)
+    with torch.no_grad():
+        loaded.target._model.visual.conv1.weight[:] = torch.inf
+    picture = tmp_path / "face.png"
+    drawn_faces(1)[0].save(picture)
+    seen = score_pictures(
+        loaded, [PictureRef("face", picture.read_bytes)], tmp_path / "cache", show_progress=False
+    )
+    assert seen["face"].reason == "no_answer"
+    assert "--set precision=float32" in seen["face"].detail
+
+
+def test_the_gpu_route_equals_the_reference_on_pictures_of_all_shapes(model: Path) -> None:
+    from targets.gpu_batches import GpuBatches
+
+    loaded = load_target(f"open-clip:{model}", {**TWO, "batch_size": 6})
+    target = loaded.target
+    assert GpuBatches.fits(target._model.visual.preprocess_cfg)
+    batches = GpuBatches(target._compute, target._model.visual.preprocess_cfg, "cpu", torch.float32, 6)
+    sizes = [(64, 64), (90, 50), (48, 48), (31, 80)]
+    faces = [face.resize(size) for face, size in zip(drawn_faces(4), sizes, strict=True)]
+    staged = batches.start(batches.stage([np.asarray(face) for face in faces]))().values
+    assert np.abs(staged - target.score(faces).values).max() < 1e-6
+
+
+def test_attention_on_views_equals_torchs_own(model: Path) -> None:
+    from targets.torch_attention import without_copies
+
+    tower = open_clip.create_model(f"local-dir:{model}").eval()
+    batch = torch.randn(2, 3, 48, 48, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = tower.encode_image(batch)
+        assert without_copies(tower.visual) == 1
+        assert torch.allclose(before, tower.encode_image(batch), atol=1e-6)
+
+
+def test_random_weights_need_no_file_and_depend_on_the_seed_only(model: Path) -> None:
+    first, again, other = (
+        scores_of(f"open-clip:{model}", {**TWO, "random_seed": seed}) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
+def test_rgb_reaches_the_model(model: Path) -> None:
+    red, blue = Image.new("RGB", (48, 48), (255, 0, 0)), Image.new("RGB", (48, 48), (0, 0, 255))
+    prepared = load_target(f"open-clip:{model}", TWO).target.prepare(red)
+    assert prepared[0].mean() == pytest.approx((1 - 0.4) / 0.25, abs=1e-5)
+    assert load_target(f"open-clip:{model}", TWO).target.prepare(blue)[2].mean() == pytest.approx(
+        0.5 / 0.2, abs=1e-5
+    )
