@@ -29,6 +29,8 @@ def card_text(
     taxonomy: Taxonomy,
     cells: Sequence[FunnelCell],
     detectors: Mapping[str, str],
+    files: Mapping[str, Sequence[str]],
+    *,
     n_sources: int,
     n_kept: int,
 ) -> str:
@@ -39,12 +41,13 @@ def card_text(
         taxonomy: its groups and attributes.
         cells: the funnel.
         detectors: role -> digest of the weights that decided.
+        files: config -> its parquet files.
         n_sources, n_kept: source faces, kept pairs.
     """
     n_candidates = sum(cell.candidates for cell in cells)
     return "\n".join(
         [
-            _header(recipe),
+            _header(recipe, files),
             f"# {recipe.title}",
             "",
             *(f"{note}\n" for note in recipe.notes),
@@ -59,13 +62,13 @@ def card_text(
     )
 
 
-def _header(recipe: Recipe) -> str:
+def _header(recipe: Recipe, files: Mapping[str, Sequence[str]]) -> str:
     from huggingface_hub import DatasetCardData
 
     configs = [
         {
             "config_name": name,
-            "data_files": f"{name}/*.parquet",
+            "data_files": list(files[name]),
             **({"default": True} if name == "pairs" else {}),
         }
         for name in CONFIGS

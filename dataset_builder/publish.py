@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataset_builder.card import card_text
+from dataset_builder.card import CONFIGS, card_text
 from dataset_builder.funnel import Decided, funnel
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.taxonomy import Taxonomy
@@ -23,6 +23,7 @@ from dataset_builder.schema.verdict import Evidence, Verdict
 from dataset_builder.store import StoredFace
 from targets.base.errors import InputError
 from targets.base.files import write_json, write_parquet, write_text
+from targets.base.hashing import file_digest
 
 ROWS_PER_SHARD = 1000
 BUILD_FILE = "build.json"
@@ -89,7 +90,9 @@ def publish(
         out / BUILD_FILE,
         {"recipe": recipe.model_dump(mode="json"), "taxonomy": taxonomy.digest, "detectors": dict(detectors)},
     )
-    write_text(out / "README.md", card_text(recipe, taxonomy, cells, detectors, len(sources), len(kept)))
+    files = {name: sorted(str(path.relative_to(out)) for path in (out / name).glob("*")) for name in CONFIGS}
+    text = card_text(recipe, taxonomy, cells, detectors, files, n_sources=len(sources), n_kept=len(kept))
+    write_text(out / "README.md", text)
 
 
 def _features(taxonomy: Taxonomy) -> dict[str, Any]:
@@ -157,7 +160,11 @@ def _write(out: Path, config: str, features: Any, rows: Iterator[dict[str, Any]]
     for number, batch in enumerate(_shards(rows)):
         encoded = [features.encode_example(row) for row in batch]
         table = pa.Table.from_pylist(encoded, schema=features.arrow_schema)
-        write_parquet(fresh / f"train-{number:05d}.parquet", table)
+        shard = fresh / f"train-{number:05d}.parquet"
+        write_parquet(shard, table)
+        # The datasets library keeps what it has read under the names that the card lists: other rows need
+        # other names.
+        shard.rename(shard.with_stem(f"{shard.stem}-{file_digest(shard)[:16]}"))
     shutil.rmtree(out / config, ignore_errors=True)
     fresh.rename(out / config)
 

@@ -91,9 +91,7 @@ def make_record(
         InputError: a group, attribute or concept that is asked for and not there.
     """
     labels, taxonomy, target = outcomes.labels, options.taxonomy, card.spec
-    if taxonomy is not None:
-        _check_known(labels.demographic, taxonomy.groups, "demographic", taxonomy.name)
-        _check_known(labels.attribute, taxonomy.attributes, "attribute", taxonomy.name)
+    check_request(labels, outcomes.concepts, options)
     groups = order_of_appearance(labels.demographic, taxonomy.groups if taxonomy else _familiar(labels))
     attributes = order_of_appearance(labels.attribute, taxonomy.attributes if taxonomy else None)
     rows = planned_rows(attributes, outcomes.concepts, options.concepts, named_concepts(options.groups_of))
@@ -132,6 +130,23 @@ def make_record(
         ),
         warnings=(*outcomes.warnings, *_row_warnings(rows, outcomes)),
     )
+
+
+def check_request(labels: Labels, concepts: Sequence[str], options: Options) -> None:
+    """Check what can be known to be wrong before a target is asked about anything.
+
+    Raises:
+        InputError: a group, attribute or concept that is asked for and not there.
+    """
+    taxonomy = options.taxonomy
+    if taxonomy is not None:
+        _check_known(labels.demographic, taxonomy.groups, "demographic", taxonomy.name)
+        _check_known(labels.attribute, taxonomy.attributes, "attribute", taxonomy.name)
+    groups = order_of_appearance(labels.demographic)
+    for axis in options.by:
+        if axis != "demographic":
+            coarse_axis(axis, groups, options.groups_of.groups)
+    planned_rows((), concepts, options.concepts, {})
 
 
 def planned_rows(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.analysis import Options, make_record
+from harness.analysis import Options, check_request, make_record
 from harness.outcomes import CODES, OK, REASONS, Failure, FloatArray, Labels, Outcomes
 from harness.pairs import Pairs
 from harness.record import Record
@@ -52,6 +52,7 @@ def audit_pairs(
         The outcomes of the pairs, and the record.
     """
     try:
+        check_request(pairs.labels, concepts_of(loaded), options)
         outcomes = audit_pictures(pairs, loaded, asking)
         others = None
         if candidates and pairs.candidates is not None:
@@ -60,6 +61,11 @@ def audit_pairs(
     finally:
         loaded.close()
     return outcomes, make_record(outcomes, loaded.card, pairs.origin, options, others)
+
+
+def concepts_of(loaded: LoadedTarget) -> tuple[str, ...]:
+    """The concepts a run with this target will have."""
+    return CONCEPTS if loaded.card.kind == "embedding" else loaded.card.concepts
 
 
 def audit_pictures(
@@ -79,7 +85,10 @@ def audit_pictures(
         InputError: a captured log that can't be matched to the pictures.
     """
     pictures = [*pairs.source, *pairs.transformed]
-    seen = score_pictures(loaded, pictures, asking.cache_root, show_progress=asking.show_progress)
+    cautions: list[str] = []
+    seen = score_pictures(
+        loaded, pictures, asking.cache_root, show_progress=asking.show_progress, caution=cautions.append
+    )
     source = [seen[picture.name] for picture in pairs.source]
     transformed = [seen[picture.name] for picture in pairs.transformed]
     reasons = _pair_reasons(pairs, source, transformed, keep_identical=asking.keep_identical)
@@ -106,7 +115,7 @@ def audit_pictures(
         source_hash=_hashes(source),
         transformed_hash=_hashes(transformed),
         failures=list(pairs.failures),
-        warnings=[*pairs.warnings, *_filter_warnings(pairs, loaded)],
+        warnings=[*pairs.warnings, *cautions, *_filter_warnings(pairs, loaded)],
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=None if compared is None else compared.references,
     )

@@ -152,7 +152,7 @@ def audit(
             # Without a digest of the weights a later run could silently reuse another model's scores.
             shutil.rmtree(out / "cache", ignore_errors=True)
     show_run(console(), record, outcomes, out)
-    check_failures(record, out)
+    check_failures(record, outcomes, out)
 
 
 def _cache_root(out: Path, cache: Path | None, loaded: LoadedTarget) -> Path:

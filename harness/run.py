@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -11,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from harness.outcomes import REASONS, Failure, FloatArray, Outcomes
-from harness.record import Record, write_record
+from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
+from harness.record import RECORD_FILE, Record, write_record
 from harness.tables import (
     DisparityTable,
     count_table,
     difference_table,
     differences_to_csv,
+    discovery_table,
     disparity_table,
     to_csv,
     to_latex,
@@ -30,12 +32,13 @@ from targets.base.files import write_parquet, write_text
 
 def run_tables(record: Record) -> list[DisparityTable]:
     """The tables a run shows: changes on every axis, counts, differences; none without planned rows."""
+    searched = [discovery_table(record.discovery)] if record.discovery else []
     if not record.rows:
-        return []
+        return searched
     by_axis = [disparity_table(record, record.rows, by) for by in record.settings.by]
     compared = {entry.by for entry in record.disparities}
     differences = [difference_table(record, by) for by in record.settings.by if by in compared]
-    return [*by_axis, count_table(record, record.rows), *differences]
+    return [*by_axis, count_table(record, record.rows), *differences, *searched]
 
 
 def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
@@ -57,13 +60,15 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
 
 def show_run(out: Console, record: Record, outcomes: Outcomes, run: Path) -> None:
     """Write a run's folder and print its tables and summary."""
+    if (run / RECORD_FILE).exists():
+        out.print(f"replacing the run in {run}")
     write_run(run, record, outcomes)
     for table in run_tables(record):
         print_table(out, table)
     print_summary(out, record, outcomes, run)
 
 
-def check_failures(record: Record, run: Path) -> None:
+def check_failures(record: Record, outcomes: Outcomes, run: Path) -> None:
     """Refuse a run in which too much failed.
 
     Raises:
@@ -72,9 +77,19 @@ def check_failures(record: Record, run: Path) -> None:
     share, allowed = record.data.fault_share, record.settings.max_failures
     if share > allowed:
         raise TooManyFailuresError(
-            f"{share:.1%} of the pairs failed, more than --max-failures {allowed:g} allows; the run is kept "
-            f"in {run}, the reasons in failures.parquet"
+            f"{share:.1%} of the pairs failed, more than --max-failures {allowed:g} allows; "
+            f"{_first_fault(outcomes)}the run is kept in {run}, all reasons in failures.parquet"
         )
+
+
+def _first_fault(outcomes: Outcomes) -> str:
+    """The commonest fault with an example, for a message."""
+    faults = [failure for failure in outcomes.failures if failure.reason in FAULTS]
+    if not faults:
+        return ""
+    reason, count = Counter(failure.reason for failure in faults).most_common(1)[0]
+    example = next(failure.detail for failure in faults if failure.reason == reason)
+    return f"most often {reason} ({count}), as in: {example}; "
 
 
 def pairs_table(outcomes: Outcomes) -> pa.Table:

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.record import Cell, Disparity, Interval, Omnibus, Record
+from harness.record import Cell, Discovery, Disparity, Interval, Omnibus, Record
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
 from targets.base.text import nearest
 
-FLAG_MARKS = {"few_identities": "†", "skewed": "‡", "scale_dependent": "*"}
+FLAG_MARKS = {"few_identities": "†", "skewed": "‡", "scale_dependent": "#"}
 FLAG_NOTES = {
     "few_identities": "† fewer than 10 identities",
     "skewed": "‡ skewed scores: the interval may miss more often than its level says",
-    "scale_dependent": "* sign or decision differ on another scale of the score (logit or rank)",
+    "scale_dependent": "# sign or decision differ on another scale of the score (logit or rank)",
 }
 STATUS_MARKS = {"ok": "", "zero_variance": " ==", "undefined": " ?"}
 STATUS_NOTES = {
@@ -105,8 +105,9 @@ def disparity_table(record: Record, rows: Sequence[Row], by: str = "demographic"
 
 def count_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
     """Pairs, identities and exclusions behind the changes; concepts with equal counts share a line."""
-    notes = ("out: pairs excluded, by reason in cells.csv and failures.parquet",)
     cells = [cell for cell in record.cells if cell.by == "demographic"]
+    out = any(cell.excluded for cell in cells)
+    notes = ("out: pairs excluded, by reason in cells.csv and failures.parquet",) if out else ()
     lines: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for attribute, concept, texts in _lines(cells, rows, count_text):
         lines.setdefault((attribute, texts), []).append(concept)
@@ -132,6 +133,32 @@ def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
     return DisparityTable(title, heads, rows, tuple(_difference_notes(entries)), justify="left")
 
 
+def discovery_table(found: Discovery) -> DisparityTable:
+    """What a search found on half of the identities, and whether the other half confirms it."""
+    rows = tuple(
+        (
+            finding.attribute,
+            finding.concept,
+            (
+                finding.group,
+                two_digits(finding.delta) if finding.delta is not None else NOT_MEASURED,
+                two_digits(finding.smallest) if finding.smallest is not None else NOT_MEASURED,
+                p_text(finding.p_adjusted),
+                "confirmed" if finding.confirmed else "not confirmed",
+                f"same scores as {finding.same_as}" if finding.same_as else "",
+            ),
+        )
+        for finding in found.findings
+    )
+    title = (
+        f"Search over {found.searched:,} changes for more than {two_digits(found.margin)}: found on half of "
+        f"the identities, shown and tested on the other half (Holm, {two_digits(found.alpha)})"
+    )
+    heads = ("group", "mean change", "at least", "p adjusted", "other half", "repeats")
+    note = "attributes that share source faces share their error: these are no independent confirmations"
+    return DisparityTable(title, heads, rows, (note,), justify="left")
+
+
 def _omnibus_texts(test: Omnibus) -> tuple[str, str, str]:
     if test.statistic is None or test.df1 is None or test.df2 is None:
         return ("undefined", NOT_MEASURED, NOT_MEASURED)
@@ -153,7 +180,7 @@ def _band_text(entry: Disparity, level: float) -> str:
     if entry.omnibus.p_adjusted is None:
         return NOT_MEASURED
     if entry.omnibus.p_adjusted > 1 - level:
-        return "no claim: the omnibus test is not rejected"
+        return f"no claim: the omnibus test is not rejected at {1 - level:.2g}"
     parts = []
     for pair in entry.pairwise:
         if pair.band is None or pair.difference is None or pair.band.low <= 0 <= pair.band.high:

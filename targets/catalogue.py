@@ -167,6 +167,10 @@ def _import_file(path: Path) -> ModuleType:
         module_spec.loader.exec_module(module)
     except SyntaxError as error:
         raise InputError(f"{path} is not valid Python: {error}") from None
+    except ModuleNotFoundError as error:
+        raise InputError(f"{path} needs the module '{error.name}', which is not installed") from None
+    except Exception as error:
+        raise TargetError(f"{path} can't be loaded: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(path.parent.resolve()))
     return module

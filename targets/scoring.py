@@ -57,6 +57,7 @@ def score_pictures(
     cache_root: Path,
     *,
     show_progress: bool = True,
+    caution: Callable[[str], None] | None = None,
 ) -> dict[str, Seen]:
     """Ask a target about pictures.
 
@@ -65,6 +66,7 @@ def score_pictures(
         pictures: in any number; equal names are read once, equal pixels are asked about once.
         cache_root: folder that holds the cached scores of all targets.
         show_progress: a bar on a terminal, a line a minute in a log.
+        caution: is told, in a sentence, what makes the answers doubtful.
 
     Returns:
         Picture name -> what was seen.
@@ -79,7 +81,7 @@ def score_pictures(
             return _look_up(loaded, distinct, advance)
         cache = ScoreCache.open(cache_root, loaded.card)
         try:
-            return _ask(loaded, distinct, cache, advance)
+            return _ask(loaded, distinct, cache, advance, caution)
         finally:
             cache.save(at_once=True)
 
@@ -91,7 +93,11 @@ _Waiting = list[Opened]
 
 
 def _ask(
-    loaded: LoadedTarget, pictures: Sequence[PictureRef], cache: ScoreCache, advance: Callable[..., None]
+    loaded: LoadedTarget,
+    pictures: Sequence[PictureRef],
+    cache: ScoreCache,
+    advance: Callable[..., None],
+    caution: Callable[[str], None] | None,
 ) -> dict[str, Seen]:
     facts: dict[str, Facts] = {}
     staged = isinstance(loaded.target, Staged)
@@ -101,10 +107,44 @@ def _ask(
             _ask_staged(loaded, batches, cache)
         else:
             for waiting in batches:
-                names = [item.name for item in waiting]
-                _keep(cache, waiting, call_target(loaded, [item.content for item in waiting], names))
+                scores = _score_batch(loaded, waiting)
+                if caution and len(waiting) > 1:
+                    _ask_one_alone(loaded, waiting[0], scores, caution)
+                    caution = None
+                _keep(cache, waiting, scores)
     hints: Mapping[str, str] = getattr(loaded.target, "hints", {})
     return {name: _seen(item, cache, len(loaded.card.concepts), hints) for name, item in facts.items()}
+
+
+def _score_batch(loaded: LoadedTarget, waiting: _Waiting) -> Scores:
+    """Ask about a batch; if the target raises, find out on which picture."""
+    try:
+        return call_target(loaded, [item.content for item in waiting], [item.name for item in waiting])
+    except TargetError as error:
+        if error.__cause__ is None:
+            raise
+        for item in waiting:
+            call_target(loaded, [item.content], [item.name])
+        raise
+
+
+# A float32 model moves in the seventh digit with its batch, a half-precision one in the third.
+BATCH_TOLERANCE = 0.01
+
+
+def _ask_one_alone(
+    loaded: LoadedTarget, item: Opened, together: Scores, caution: Callable[[str], None]
+) -> None:
+    """Ask about the first picture of a run once more, alone: its batch-mates must not have mattered."""
+    alone = call_target(loaded, [item.content], [item.name]).values[0]
+    first = together.values[0]
+    both = np.isfinite(alone) & np.isfinite(first)
+    gap = np.abs(alone[both] - first[both]).max(initial=0.0)
+    if gap > BATCH_TOLERANCE * max(1.0, float(np.abs(first[both]).max(initial=0.0))):
+        caution(
+            f"{item.name} asked about alone gets scores that differ by {gap:.2g}: the target depends on what "
+            "is asked beside it, or answers at random; run facedelta targets check"
+        )
 
 
 def _open_all(
@@ -228,13 +268,19 @@ def _called(loaded: LoadedTarget, ask: Callable[[], ResultT], names: Sequence[st
     except Exception as error:
         kind = type(error).__name__
         raise TargetError(
-            f"target {loaded.card.spec} failed on {shortlist(names, 3)}: {kind}: {error}"
+            f"target {loaded.card.spec} failed on {shortlist(names, 3)}: {kind}: {error}; "
+            "for a picture without an answer return a row of NaN"
         ) from error
 
 
 def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
     given = answer.values if isinstance(answer, Scores) else answer
     width = len(loaded.card.concepts) or "d"
+    absent = [row for row, value in enumerate(given) if value is None] if isinstance(given, list) else []
+    if absent:
+        raise TargetError(
+            f"target {loaded.card.spec}: row {absent[0]} is None; use a row of NaN for no answer"
+        )
     try:
         values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -53,6 +53,8 @@ class Table:
             if name not in self.columns:
                 hint = nearest(name, self.columns)
                 found = shortlist(list(self.columns), 8)
+                if len(self.columns) == 1 and found.count(";") > 1:
+                    found += " (it looks separated by semicolons: save it with commas)"
                 raise InputError(f"{self.path}: {what} needs a column '{name}'{hint}; found {found}")
 
     def text(self, name: str) -> ObjectArray:

@@ -296,6 +296,20 @@ def test_a_target_without_weights_is_never_answered_from_an_older_run(
     assert not (run / "cache").exists()
 
 
+def test_a_target_that_depends_on_batch_mates_is_called_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    relative = TARGET.replace("for p in pixels])", "for p in pixels]) - np.mean([p.mean() for p in pixels])")
+    table = drawn_pairs(tmp_path)
+    for text, said in ((TARGET, False), (relative, True)):
+        (tmp_path / str(said)).mkdir()
+        spec = target(tmp_path / str(said), text)
+        result = call(capsys, "audit", table, "--target", spec, "--out", tmp_path / "run")
+        assert result.status == 0, result.err
+        warnings = " ".join(record_of(tmp_path / "run")["warnings"])
+        assert ("depends on what is asked beside it" in warnings) == said
+
+
 def test_match_uses_other_pictures_of_the_same_person(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -394,7 +408,11 @@ def test_a_dataset_directory_is_read_like_a_table(tmp_path: Path, capsys: pytest
         (("--target", "sface", "--scores", "x.csv"), "give one or the other"),
         (("--target", "{grey}", "--set", "gain"), "--set must be key=value"),
         (("--target", "{grey}", "--taxonomy", "papr"), "did you mean 'paper'?"),
-        (("--target", "{broken}"), "ZeroDivisionError"),
+        (("--target", "{broken}"), "failed on images/WM00-1-source.png: ZeroDivisionError"),
+        (("--target", "{lost}"), "needs the module 'nowhere_to_be_found', which is not installed"),
+        (("--target", "{torn}"), "can't be loaded: NameError"),
+        (("--target", "{grey}", "--concept", "brigt"), "did you mean 'bright'?"),
+        (("--target", "{grey}", "--by", "sex", "--taxonomy", "{taxonomy}"), "is not in taxonomy 'other'"),
     ],
 )
 def test_a_bad_command_is_one_line_and_writes_nothing(
@@ -403,7 +421,17 @@ def test_a_bad_command_is_one_line_and_writes_nothing(
     table = drawn_pairs(tmp_path)
     broken = tmp_path / "broken.py"
     broken.write_text(TARGET.replace("CALLS.extend(images)", "1 / 0"), encoding="utf-8")
-    names = {"grey": target(tmp_path), "broken": f"{broken}:Grey"}
+    (tmp_path / "lost.py").write_text("import nowhere_to_be_found\n", encoding="utf-8")
+    (tmp_path / "torn.py").write_text("undefined_name\n", encoding="utf-8")
+    taxonomy = tmp_path / "other.toml"
+    taxonomy.write_text('name = "other"\nextends = "paper"\ndrop = ["WM"]\n', encoding="utf-8")
+    names = {
+        "grey": target(tmp_path),
+        "broken": f"{broken}:Grey",
+        "lost": f"{tmp_path / 'lost.py'}:X",
+        "torn": f"{tmp_path / 'torn.py'}:X",
+        "taxonomy": taxonomy,
+    }
     given = [argument.format(**names) for argument in arguments]
     result = call(capsys, "audit", table, *given, "--out", tmp_path / "run")
     assert result.status == 2

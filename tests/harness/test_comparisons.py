@@ -144,7 +144,7 @@ def test_the_difference_table_claims_only_what_the_tests_allow(
     other.mkdir()
     run(other, capsys, simulated({"WM": 0.1, "BF": 0.1}))
     text = call(capsys, "table", other / "run", "--differences", "--format", "markdown").out
-    assert "no claim: the omnibus test is not rejected" in text
+    assert "no claim: the omnibus test is not rejected at 0.001" in text
     assert "do not say that there is no difference" in text
     csv = call(capsys, "table", other / "run", "--differences", "--format", "csv").out.splitlines()
     assert len(csv) == 2
@@ -225,6 +225,20 @@ def test_search_finds_planted_concepts_on_other_identities(
     assert confirmed["moved", "WM"]["delta"] == pytest.approx(0.2, abs=0.01)
     again = audited(capsys, tmp_path / "s.csv", tmp_path / "b", "--discover", "--margin", "0.02", "--seed", 3)
     assert again["discovery"] == found
+    shown = call(
+        capsys,
+        "audit",
+        "--scores",
+        tmp_path / "s.csv",
+        "--out",
+        tmp_path / "c",
+        "--discover",
+        "--margin",
+        "0.02",
+    )
+    assert "moved_again" in shown.out
+    assert "same scores as moved" in shown.out
+    assert "confirmed" in (tmp_path / "c" / "tables" / "deltas.md").read_text(encoding="utf-8")
     # 43 concepts, none named: nothing is compared, and the run says so.
     assert record["disparities"] == []
     assert any("no groups are compared" in warning for warning in record["warnings"])
