@@ -262,21 +262,26 @@ def to_markdown(table: DisparityTable) -> str:
     """A pipe table; labels can't break out of their cell or become HTML."""
     head = ["attribute", "concept", *table.groups]
     lines = [
-        f"**{_markdown(table.title)}**",
+        f"**{escape_markdown(table.title)}**",
         "",
         _pipe(head),
         _pipe(["---", "---", *["---:"] * len(table.groups)]),
     ]
     lines += [_pipe([attribute, concept, *texts]) for attribute, concept, texts in table.rows]
-    lines += ["", *(f"- {_markdown(note)}" for note in table.notes)] if table.notes else []
+    lines += ["", *(f"- {escape_markdown(note)}" for note in table.notes)] if table.notes else []
     return "\n".join(lines) + "\n"
 
 
 def _pipe(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell if re.fullmatch("-+:?", cell) else _markdown(cell) for cell in cells) + " |"
+    return (
+        "| "
+        + " | ".join(cell if re.fullmatch("-+:?", cell) else escape_markdown(cell) for cell in cells)
+        + " |"
+    )
 
 
-def _markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Text on one line that can't become HTML, a link, emphasis or another table cell."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_{}\[\]#|!])", r"\\\1", " ".join(text.split()))
 
