@@ -7,6 +7,7 @@ baseline's, averaged, with CR2 errors by (group, identity).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,18 +65,23 @@ class Margin:
     alpha: float
 
 
-def paired_change(common: CommonPairs, column: int, rows: npt.NDArray[np.bool_]) -> CellEstimates:
-    """Estimate the mean change of the deltas of one concept.
+def paired_change(
+    common: CommonPairs, columns: Sequence[int], rows: npt.NDArray[np.bool_], level: float = 0.999
+) -> CellEstimates:
+    """Estimate the mean change of the deltas of some concepts.
 
     Args:
         common: n pairs of two runs.
-        column: which concept.
+        columns: which concepts.
         rows: which pairs, shape (n,).
+        level: of the intervals, in (0, 1).
     """
-    s0, t0 = common.base.source[rows, column], common.base.transformed[rows, column]
-    s1, t1 = common.new.source[rows, column], common.new.transformed[rows, column]
+    here = np.ix_(np.flatnonzero(rows), np.asarray(columns, dtype=np.intp))
+    before, after = common.base, common.new
     # Sums of two scores instead of differences of deltas: what is rounding noise is told by their size.
-    return cell_estimates(s1 + t0, t1 + s0, common.base.clusters()[rows])
+    first = after.source[here] + before.transformed[here]
+    second = after.transformed[here] + before.source[here]
+    return cell_estimates(first, second, before.clusters()[rows], level=level)
 
 
 def delta_change(
@@ -152,7 +158,7 @@ def _scored(
         return Change(missing=f"{group} has no pair that is scored in both runs"), None
     in_base = int((runs[0].rows_of(attribute, group) & _has_scores(runs[0], column)).sum())
     lost = in_base - int(rows.sum()) + int((here & after & ~before).sum())
-    estimates = paired_change(common, column, rows)
+    estimates = paired_change(common, [column], rows)
     n_identities = int(estimates.n_identities[0])
     return Change(int(rows.sum()), n_identities, n_identities, lost), estimates
 

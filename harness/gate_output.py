@@ -84,7 +84,7 @@ def _xml(text: str) -> str:
 def append_step_summary(path: Path, result: GateResult) -> None:
     """Append a Markdown section; earlier steps' text stays."""
     lines = [
-        f"## Fairness-regression gate: {result.outcome}",
+        f"## Regression gate: {result.outcome}",
         "",
         _pipe(_HEADS),
         _pipe(["---"] * len(_HEADS)),

@@ -316,7 +316,9 @@ def differences_to_csv(record: Record) -> str:
     """Every pairwise difference in full, one row each; only the header where nothing is compared."""
     rows = []
     for entry in record.disparities:
-        labels = {name: _csv(getattr(entry, name)) for name in ("target", "by", "attribute", "concept")}
+        labels = {
+            name: spreadsheet_text(getattr(entry, name)) for name in ("target", "by", "attribute", "concept")
+        }
         for pair in entry.pairwise:
             row = {**labels, **pair.model_dump(exclude={"ci", "band", "flags"})}
             for name, interval in (("ci", pair.ci), ("band", pair.band)):
@@ -324,7 +326,10 @@ def differences_to_csv(record: Record) -> str:
                 row[f"{name}_high"] = interval.high if interval else ""
             row |= {"flags": " ".join(pair.flags), "omnibus_p_adjusted": entry.omnibus.p_adjusted}
             rows.append(
-                {name: _csv(value) if isinstance(value, str) else value for name, value in row.items()}
+                {
+                    name: spreadsheet_text(value) if isinstance(value, str) else value
+                    for name, value in row.items()
+                }
             )
     return _csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
 
@@ -339,13 +344,13 @@ def _csv_text(rows: Sequence[Mapping[str, object]]) -> str:
 
 def _csv_row(cell: Cell, reasons: Sequence[str]) -> dict[str, object]:
     row: dict[str, object] = cell.model_dump(exclude={"ci", "flags", "excluded", "status"})
-    row = {name: _csv(value) if isinstance(value, str) else value for name, value in row.items()}
+    row = {name: spreadsheet_text(value) if isinstance(value, str) else value for name, value in row.items()}
     interval = cell.ci.model_dump() if cell.ci else dict.fromkeys(Interval.model_fields, "")
     row |= {f"ci_{name}": value for name, value in interval.items()}
     row |= {"status": cell.status, "flags": " ".join(cell.flags)}
     return row | {f"excluded_{reason}": cell.excluded.get(reason, 0) for reason in reasons}
 
 
-def _csv(text: str) -> str:
+def spreadsheet_text(text: str) -> str:
     """A label that a spreadsheet would take for a formula gets an apostrophe in front."""
     return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text

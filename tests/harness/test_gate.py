@@ -451,7 +451,7 @@ def test_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert data["checks"][0]["change"] == pytest.approx(-0.2)
     assert data["checks"][3]["change"] is None
     text = summary.read_text(encoding="utf-8")
-    assert text.startswith("from an earlier step\n## Fairness-regression gate: fail\n")
+    assert text.startswith("from an earlier step\n## Regression gate: fail\n")
     assert "<img" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {9}
