@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from harness.finished import CommonPairs, FinishedRun
 from harness.stats.contrasts import pairwise
@@ -31,7 +32,9 @@ class Change:
         change, se, df: estimate, standard error (0 where all identities changed alike), degrees of freedom;
             NaN where undefined.
         low, high: one-sided 1 - alpha bounds.
-        p_inside, p_beyond: as in ``harness.stats.equivalence.MarginTest``; NaN where undefined.
+        p_inside, p_beyond: as in ``harness.stats.equivalence.MarginTest``, but where both directions do
+            harm p_beyond adds the other tail: with a margin near 0 a change of 0 has two ways to look
+            harmful, and both together may only happen with probability alpha. NaN where undefined.
         undefined: why there is no estimate, empty where there is one.
         missing: which run has no pair of the cell with an answer, empty where both have.
     """
@@ -181,6 +184,7 @@ def held(counts: Change, change: float, se: float, df: float, margin: Margin) ->
             p_beyond=float(worse <= margin.margin),
         )
     test = margin_test(change, se, df, margin.margin, margin.harmful)
+    other_tail = special.stdtr(df, -(abs(change) + margin.margin) / se) if margin.harmful == "both" else 0.0
     low, high = one_sided_bounds(change, se, df, margin.alpha)
     return replace(
         counts,
@@ -190,7 +194,7 @@ def held(counts: Change, change: float, se: float, df: float, margin: Margin) ->
         low=float(low),
         high=float(high),
         p_inside=float(test.p_inside),
-        p_beyond=float(test.p_beyond),
+        p_beyond=min(1.0, float(test.p_beyond + other_tail)),
     )
 
 

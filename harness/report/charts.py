@@ -38,8 +38,8 @@ def heat_map(cells: Sequence[Cell], links: Mapping[int, str], title: str) -> str
             "row": f"{cell.attribute} / {cell.concept}",
             "group": cell.group,
             "change": cell.delta,
-            "text": two_digits(cell.delta or 0.0),
-            "strong": abs(cell.delta or 0.0) > 0.6 * largest,
+            "text": two_digits(_unless_noise(cell.delta or 0.0, largest)),
+            "strong": abs(cell.delta or 0.0) > 0.88 * largest,
             "href": links[index],
         }
         for index, cell in enumerate(cells)
@@ -57,6 +57,11 @@ def heat_map(cells: Sequence[Cell], links: Mapping[int, str], title: str) -> str
     chart = base.mark_rect(stroke="#888", strokeWidth=0.5).encode(color=color)
     chart += base.mark_text(fontSize=11).encode(text="text:N", color=ink)
     return _svg(chart.properties(width=54 * len(groups), height=26 * len(rows)), title)
+
+
+def _unless_noise(value: float, largest: float) -> float:
+    """A value that is 0 beside the largest of the map has no digits worth the room."""
+    return value if abs(value) > 1e-9 * largest else 0.0
 
 
 def forest_plot(cells: Sequence[Cell], title: str) -> str:

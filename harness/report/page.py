@@ -16,6 +16,7 @@ from harness.finished import FinishedRun, load_run
 from harness.record import Cell, Detail, Record
 from harness.report import charts, words
 from harness.report.examples import Example, Pictures, examples
+from harness.report.kept import dataset_funnel
 from harness.tables import (
     NOT_MEASURED,
     DisparityTable,
@@ -69,15 +70,18 @@ def write_report(run: Path, pictures: str | None = None) -> Path:
     finished = load_run(run)
     source = Pictures.load(pictures) if pictures else Pictures.at_hand(finished)
     path = finished.folder / REPORT_FILE
-    write_text(path, page(finished, source))
+    known = finished.record.data.path if finished.record.data.kind == "dataset" else None
+    place = pictures or known
+    write_text(path, page(finished, source, Path(place) if place else None))
     return path
 
 
-def page(run: FinishedRun, pictures: Pictures) -> str:
-    """The page as text."""
+def page(run: FinishedRun, pictures: Pictures, dataset: Path | None = None) -> str:
+    """The page as text; ``dataset`` is the folder of the audited dataset, where it is at hand."""
     record = run.record
     shown = list(_shown(run, pictures))
     jinja = require("jinja2", "report", "a report")
+    markup = require("markupsafe", "report", "a report").Markup
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
     environment.filters |= {"digits": two_digits, "p": p_text}
     place = files("harness.report")
@@ -86,16 +90,17 @@ def page(run: FinishedRun, pictures: Pictures) -> str:
         template.render(
             record=record,
             title=f"{record.targets[0].name}: audit report",
-            style=jinja.utils.markupsafe.Markup((place / "report.css").read_text(encoding="utf-8")),
+            style=markup((place / "report.css").read_text(encoding="utf-8")),
             summary=words.summary(record),
             reading=words.READING,
             warnings=record.warnings,
-            heat_maps=[jinja.utils.markupsafe.Markup(svg) for svg in _heat_maps(shown)],
-            forests=[(row, jinja.utils.markupsafe.Markup(svg)) for row, svg in _forests(shown)],
-            tables=[jinja.utils.markupsafe.Markup(table) for table in _tables(record, shown)],
+            heat_maps=[markup(svg) for svg in _heat_maps(shown)],
+            forests=[(row, markup(svg)) for row, svg in _forests(shown)],
+            tables=list(_tables(record, shown)),
             shown=shown,
             sentence=words.cell_sentence,
             reason=lambda name: words.REASONS.get(name, name),
+            funnel=dataset_funnel(dataset) if dataset else [],
             attrition=[item for item in record.attrition if item.lost],
             failures=_failures(run),
             failures_left=MOST_FAILURES,
@@ -173,18 +178,32 @@ def _forests(shown: Sequence[Shown]) -> Iterator[tuple[str, str]]:
         yield name, charts.forest_plot(cells, f"Mean change and interval by group: {name}")
 
 
-def _tables(record: Record, shown: Sequence[Shown]) -> Iterator[str]:
+@dataclass(frozen=True)
+class TableView:
+    """A table with its title and notes, which stay in sight where a narrow page scrolls the table."""
+
+    name: str
+    title: str
+    html: str
+    notes: tuple[str, ...]
+
+
+def _tables(record: Record, shown: Sequence[Shown]) -> Iterator[TableView]:
     if not record.rows:
         return
     anchors = {(item.cell.attribute, item.cell.concept, item.cell.group): item.anchor for item in shown}
-    first = disparity_table(record, record.rows)
-    yield _html(first, "changes", anchors)
-    yield _html(count_table(record, record.rows), "counts", {})
+    yield _view(disparity_table(record, record.rows), "changes", anchors)
+    yield _view(count_table(record, record.rows), "counts", {})
     for by in record.settings.by:
         if by != "demographic":
-            yield _html(disparity_table(record, record.rows, by), f"changes-{by}", {})
+            yield _view(disparity_table(record, record.rows, by), f"changes-{by}", {})
         if any(entry.by == by for entry in record.disparities):
-            yield _html(difference_table(record, by), f"differences-{by}", {})
+            yield _view(difference_table(record, by), f"differences-{by}", {})
+
+
+def _view(table: DisparityTable, name: str, anchors: Mapping[_Key, str]) -> TableView:
+    markup = require("markupsafe", "report", "a report")
+    return TableView(name, table.title, markup.Markup(_html(table, name, anchors)), table.notes)
 
 
 def _html(table: DisparityTable, name: str, anchors: Mapping[_Key, str]) -> str:
@@ -201,12 +220,10 @@ def _html(table: DisparityTable, name: str, anchors: Mapping[_Key, str]) -> str:
             for attribute, concept, texts in table.rows
         ]
     shown = great_tables.GT(pandas.DataFrame(columns), rowname_col="row", id=name)
-    shown = shown.tab_header(_plain(table.title)).cols_label(heads).tab_stubhead("attribute / concept")
-    shown = shown.cols_align(table.justify, list(heads))
-    for note in table.notes:
-        shown = shown.tab_source_note(_plain(note))
-    html = shown.as_raw_html()
+    shown = shown.cols_label(heads).tab_stubhead("attribute / concept")
+    html = shown.cols_align(table.justify, list(heads)).as_raw_html()
     body = html[html.index("<table") : html.index("</table>") + len("</table>")]
+    body = body.replace("<table ", f'<table aria-labelledby="{name}-title" id="{name}" ', 1)
     return re.sub(f"{_MARK}([a-z0-9-]+){_MARK}([^<]*)", r'<a href="#\1">\2</a>', body)
 
 

@@ -113,8 +113,10 @@ def _caveats(record: Record) -> Iterator[str]:
     for item in record.attrition:
         lost[item.reason] += item.lost
     if lost:
-        parts = [f"{REASONS.get(reason, reason)}: {counted(count, 'pair')}" for reason, count in lost.items()]
-        yield f"Pairs without an answer are left out and counted. {'; '.join(parts)}."
+        parts = [
+            f"{counted(count, 'pair')} ({REASONS.get(reason, reason)})" for reason, count in lost.items()
+        ]
+        yield f"Left out and counted: {'; '.join(parts)}."
     empty = sorted({cell.group for cell in _shown(record)} - {cell.group for cell in cells})
     if empty:
         yield f"No pair at all for {shortlist(empty)}."
