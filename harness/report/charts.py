@@ -16,6 +16,7 @@ from targets.base.extras import require
 _DIVERGING = ("#2166ac", "#f7f7f7", "#b35806")
 _CONFIG = {
     "background": None,
+    "padding": {"left": 24, "top": 5, "right": 5, "bottom": 5},
     "view": {"stroke": None},
     "font": "sans-serif",
     "axis": {"domain": False, "ticks": False, "labelFontSize": 12, "labelLimit": 150, "grid": False},
@@ -47,7 +48,7 @@ def heat_map(cells: Sequence[Cell], links: Mapping[int, str], title: str) -> str
     groups = list(dict.fromkeys(cell.group for cell in cells))
     rows = list(dict.fromkeys(item["row"] for item in data))
     base = alt.Chart(alt.Data(values=data)).encode(
-        x=alt.X("group:N", sort=groups, title=None, axis=alt.Axis(orient="top", labelAngle=0)),
+        x=alt.X("group:N", sort=groups, title=None, axis=alt.Axis(orient="top", labelAngle=0, labelLimit=50)),
         y=alt.Y("row:N", sort=rows, title=None),
         href="href:N",
     )
@@ -101,6 +102,8 @@ def _svg(chart: Any, title: str) -> str:
     # A unique prefix: several charts in one page may not share the ids of their gradients.
     prefix = re.sub(r"\W+", "-", title.encode().hex()[-24:])
     svg = svg.replace('id="', f'id="{prefix}-').replace("url(#", f"url(#{prefix}-")
+    # The renderer takes a link within the page for one to its collection of data sets.
+    svg = re.sub(r'href="[^"#]*#', 'href="#', svg)
     # Vega's roles nest graphics-symbols that browsers don't know; the table has the same numbers.
     svg = re.sub(r' (role|aria-roledescription|aria-label|aria-hidden)="[^"]*"', "", svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{_attribute(title)}" ', 1)
