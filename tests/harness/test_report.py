@@ -22,7 +22,7 @@ FORBIDDEN = (
     r"\b(un)?bias(ed|es)?\b",
     r"\b(un)?fair(ness)?\b",
     r"\bdiscriminat\w*",
-    r"\b(worst|best|better|worse|rank\w*|most accurate|outperform\w*)\b",
+    r"\b(worst|best|better|worse|rank(ed|ing|ings)|most accurate|outperform\w*)\b",
     r"\b(black|white|asian|indian|male|female|\w+n) people\b",
     r"\b(because|caus\w+|due to|leads? to|effect of|impact of)\b",
     r"\bno difference\b",
