@@ -16,8 +16,6 @@ from harness.stats.proportions import clopper_pearson
 
 NO_FACE = "no_face"
 _FACE_WAS_FOUND = ("no_reference",)
-FEW_EVENTS = 10
-"""Below this many identities with a changed outcome the bounds are exact."""
 
 
 def fta_change(runs: tuple[FinishedRun, FinishedRun], attribute: str, group: str, margin: Margin) -> Change:
@@ -39,9 +37,9 @@ def acquisition_change(before: FloatArray, after: FloatArray, clusters: IntArray
     """Change of the share of failures.
 
     A pair about which only one run says whether a face was found (an unreadable picture, no answer, a pair
-    that is not there) is filled in both ways, and the worse one counts for a pass as for a fail. With fewer
-    than ten identities whose outcome changed, the bounds are exact binomial ones on identities (Clopper &
-    Pearson 1934): no failure seen is not a rate of zero.
+    that is not there) is filled in both ways, and the worse one counts for a pass as for a fail. Beside the
+    bounds of the clustered mean stand exact binomial ones on identities (Clopper & Pearson 1934), and the
+    wider count: no failure seen is not a rate of zero, and a t bound of a rare event passes too often.
 
     Args:
         before, after: 1 for a failure, 0 for a face that was found, NaN for untold in that run; shape (n,).
@@ -105,14 +103,13 @@ def _filled(
     if found.status[0] == "undefined":
         return replace(counts, undefined=REASONS[str(found.reason[0])])
     result = held(counts, float(found.delta[0]), float(found.se[0]), float(found.df[0]), margin)
-    worse, better = (len(np.unique(clusters[step])) for step in (second > first, second < first))
-    if worse + better >= FEW_EVENTS:
-        return result
-    return _exact(result, worse, better, margin)
+    worse = len(np.unique(clusters[second > first]))
+    better = len(np.unique(clusters[second < first]))
+    return _with_exact(result, worse, better, margin)
 
 
-def _exact(result: Change, worse: int, better: int, margin: Margin) -> Change:
-    """Bounds from the number of identities with a pair that fails newly, and with one that is found newly."""
+def _with_exact(result: Change, worse: int, better: int, margin: Margin) -> Change:
+    """Widen the bounds by the number of identities with a pair that fails newly, or is found newly."""
     n = result.n_identities
     level = 1 - 2 * margin.alpha
     share = min(margin.margin, 1.0)
@@ -123,7 +120,7 @@ def _exact(result: Change, worse: int, better: int, margin: Margin) -> Change:
     inside["both"] = max(inside.values())
     return replace(
         result,
-        low=-clopper_pearson(better, n, level)[1],
-        high=clopper_pearson(worse, n, level)[1],
-        p_inside=inside[margin.harmful],
+        low=min(result.low, -clopper_pearson(better, n, level)[1]),
+        high=max(result.high, clopper_pearson(worse, n, level)[1]),
+        p_inside=max(result.p_inside, inside[margin.harmful]),
     )

@@ -25,7 +25,7 @@ FORBIDDEN = (
     r"\b(worst|best|better|worse|rank(ed|ing|ings)|most accurate|outperform\w*)\b",
     r"\b(black|white|asian|indian|male|female|\w+n) people\b",
     r"\b(because|caus\w+|due to|leads? to|effect of|impact of)\b",
-    r"\bno difference\b",
+    r"(?<!not say that there is )\bno difference\b",
     r"\blargest (gap|difference)\b",
     r"\berror rate\b",
     r"\b(men|women)\b",
