@@ -20,6 +20,7 @@ from dataset_builder.schema.taxonomy import load_taxonomy
 from harness.analysis import Options, make_record
 from harness.audit import Asking, audit_pairs
 from harness.capture import export_pictures
+from harness.commands import register
 from harness.demo import print_built, run_demo
 from harness.doctor import examine
 from harness.pairs import load_pairs, load_scores
@@ -56,6 +57,7 @@ detector_app = typer.Typer(help="Detectors that decide about candidates.", no_ar
 app.add_typer(targets_app, name="targets")
 app.add_typer(capture_app, name="capture")
 app.add_typer(detector_app, name="detector")
+register(app)
 
 
 class Ci(StrEnum):

@@ -13,6 +13,7 @@ from harness.analysis import Options
 from harness.audit import Asking, audit_pairs
 from harness.pairs import load_pairs
 from harness.record import Record
+from harness.report.page import write_report
 from harness.run import show_run
 from targets.base.text import counted
 from targets.catalogue import load_target
@@ -55,6 +56,7 @@ def run_demo(
         outcomes, record = audit_pairs(pairs, loaded, Options(), asking)
         record = record.model_copy(update={"warnings": (*record.warnings, *CAUTION)})
         show_run(console, record, outcomes, out / spec)
+        console.print(f"report: {write_report(out / spec, str(dataset))}", markup=False)
         records.append(record)
     return records
 

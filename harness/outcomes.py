@@ -54,6 +54,13 @@ class Failure:
     detail: str
 
 
+def cluster_codes(demographic: ObjectArray, identity: ObjectArray) -> npt.NDArray[np.int64]:
+    """Integer code of (demographic, identity), shape (n,)."""
+    numbers: dict[tuple[str, str], int] = {}
+    keys = zip(demographic, identity, strict=True)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Labels:
     """Who and what the pairs are; every array has shape (n,), texts.
@@ -76,9 +83,7 @@ class Labels:
 
     def clusters(self) -> npt.NDArray[np.int64]:
         """Integer code of (demographic, identity): the one definition of a cluster, shape (n,)."""
-        numbers: dict[tuple[str, str], int] = {}
-        keys = zip(self.demographic, self.identity, strict=True)
-        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+        return cluster_codes(self.demographic, self.identity)
 
 
 @dataclass

@@ -289,21 +289,26 @@ def to_markdown(table: DisparityTable) -> str:
     """A pipe table; labels can't break out of their cell or become HTML."""
     head = ["attribute", "concept", *table.groups]
     lines = [
-        f"**{_markdown(table.title)}**",
+        f"**{escape_markdown(table.title)}**",
         "",
         _pipe(head),
         _pipe(["---", "---", *["---:"] * len(table.groups)]),
     ]
     lines += [_pipe([attribute, concept, *texts]) for attribute, concept, texts in table.rows]
-    lines += ["", *(f"- {_markdown(note)}" for note in table.notes)] if table.notes else []
+    lines += ["", *(f"- {escape_markdown(note)}" for note in table.notes)] if table.notes else []
     return "\n".join(lines) + "\n"
 
 
 def _pipe(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell if re.fullmatch("-+:?", cell) else _markdown(cell) for cell in cells) + " |"
+    return (
+        "| "
+        + " | ".join(cell if re.fullmatch("-+:?", cell) else escape_markdown(cell) for cell in cells)
+        + " |"
+    )
 
 
-def _markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Text on one line that can't become HTML, a link, emphasis or another table cell."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_{}\[\]#|!])", r"\\\1", " ".join(text.split()))
 
@@ -338,7 +343,9 @@ def differences_to_csv(record: Record) -> str:
     """Every pairwise difference in full, one row each; only the header where nothing is compared."""
     rows = []
     for entry in record.disparities:
-        labels = {name: _csv(getattr(entry, name)) for name in ("target", "by", "attribute", "concept")}
+        labels = {
+            name: spreadsheet_text(getattr(entry, name)) for name in ("target", "by", "attribute", "concept")
+        }
         for pair in entry.pairwise:
             row = {**labels, **pair.model_dump(exclude={"ci", "band", "flags"})}
             for name, interval in (("ci", pair.ci), ("band", pair.band)):
@@ -346,7 +353,10 @@ def differences_to_csv(record: Record) -> str:
                 row[f"{name}_high"] = interval.high if interval else ""
             row |= {"flags": " ".join(pair.flags), "omnibus_p_adjusted": entry.omnibus.p_adjusted}
             rows.append(
-                {name: _csv(value) if isinstance(value, str) else value for name, value in row.items()}
+                {
+                    name: spreadsheet_text(value) if isinstance(value, str) else value
+                    for name, value in row.items()
+                }
             )
     return _csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
 
@@ -361,13 +371,13 @@ def _csv_text(rows: Sequence[Mapping[str, object]]) -> str:
 
 def _csv_row(cell: Cell, reasons: Sequence[str]) -> dict[str, object]:
     row: dict[str, object] = cell.model_dump(exclude={"ci", "flags", "excluded", "status"})
-    row = {name: _csv(value) if isinstance(value, str) else value for name, value in row.items()}
+    row = {name: spreadsheet_text(value) if isinstance(value, str) else value for name, value in row.items()}
     interval = cell.ci.model_dump() if cell.ci else dict.fromkeys(Interval.model_fields, "")
     row |= {f"ci_{name}": value for name, value in interval.items()}
     row |= {"status": cell.status, "flags": " ".join(cell.flags)}
     return row | {f"excluded_{reason}": cell.excluded.get(reason, 0) for reason in reasons}
 
 
-def _csv(text: str) -> str:
+def spreadsheet_text(text: str) -> str:
     """A label that a spreadsheet would take for a formula gets an apostrophe in front."""
     return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text

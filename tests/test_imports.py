@@ -14,6 +14,7 @@ from tests.support import command
 LIGHT = [
     "harness.stats",
     "harness.stats.intervals",
+    "harness.gate",
     "harness.record",
     "dataset_builder.schema",
     "dataset_builder.schema.taxonomy",

@@ -1,0 +1,125 @@
+"""Commands about finished runs: the gate, the comparison of two runs, the report."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.compare import Comparison, compare_runs, comparison_csv, comparison_table
+from harness.finished import PAIRS_FILE
+from harness.gate import gate
+from harness.gate_output import append_step_summary, print_gate, write_gate_json, write_junit
+from harness.record import RECORD_FILE
+from harness.report.page import write_report
+from harness.tables import DisparityTable, to_markdown
+from harness.terminal import console, print_table
+from targets.base.errors import InputError
+from targets.base.files import atomic
+
+_STORED = (PAIRS_FILE, "failures.parquet", RECORD_FILE)
+
+
+class CompareFormat(StrEnum):
+    """How a comparison is written."""
+
+    TERMINAL = "terminal"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+
+
+RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its record.json.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("gate")(gate_command)
+    app.command("compare")(compare_command)
+    app.command("report")(report_command)
+
+
+def gate_command(
+    new: RunArgument,
+    baseline: Annotated[Path, typer.Option(help="The run to hold it against.")],
+    policy: Annotated[Path, typer.Option(help="TOML file of rules with margins.")],
+    junit: Annotated[Path | None, typer.Option(help="Write the checks as JUnit XML.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the checks as JSON.")] = None,
+    step_summary: Annotated[Path | None, typer.Option(help="Append a Markdown summary to this file.")] = None,
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="If all passes, the new run becomes the baseline.")
+    ] = False,
+) -> None:
+    """Hold a new run against a baseline: 0 passed, 1 failed, 3 inconclusive or not comparable."""
+    result = gate(new, baseline, policy)
+    out = console()
+    print_gate(out, result)
+    if junit:
+        write_junit(junit, result)
+    if json:
+        write_gate_json(json, result)
+    if step_summary:
+        append_step_summary(step_summary, result)
+    if update_baseline and result.passed:
+        replace_run(result.baseline, result.new)
+        out.print(f"baseline replaced: {result.baseline}", markup=False)
+    elif update_baseline:
+        out.print("baseline kept: only a run that passes may replace it")
+    if not result.passed:
+        raise typer.Exit(result.exit_status)
+
+
+def replace_run(place: Path, by: Path) -> None:
+    """Copy a run's record and pairs over another's; the record goes first and comes last.
+
+    Raises:
+        InputError: both are one folder.
+    """
+    if place.resolve() == by.resolve():
+        raise InputError("the new run must not be the baseline itself")
+    (place / RECORD_FILE).unlink(missing_ok=True)
+    for name in _STORED:
+        with atomic(place / name) as temporary:
+            shutil.copyfile(by / name, temporary)
+
+
+def compare_command(
+    base: RunArgument,
+    new: RunArgument,
+    common: Annotated[
+        bool, typer.Option("--common", help="Leave out pairs that the runs don't share.")
+    ] = False,
+    concept: Annotated[list[str] | None, typer.Option("--concept", help="A concept to show.")] = None,
+    style: Annotated[
+        CompareFormat, typer.Option("--format", help="How to write it.")
+    ] = CompareFormat.TERMINAL,
+) -> None:
+    """Say how the deltas of two runs differ, pair by pair, and what else differs between the runs."""
+    found = compare_runs(base, new, common_only=common, concepts=concept or ())
+    if style is CompareFormat.CSV:
+        sys.stdout.write(comparison_csv(found))
+        return
+    for table in (comparison_table(found), _differences_table(found)):
+        if style is CompareFormat.MARKDOWN:
+            sys.stdout.write(to_markdown(table) + "\n")
+        else:
+            print_table(console(), table)
+
+
+def report_command(
+    run: RunArgument,
+    pictures: Annotated[
+        str | None, typer.Option(help="The audited pairs, for thumbnails; else where the record says.")
+    ] = None,
+) -> None:
+    """Write RUN/report.html: one page that needs no network."""
+    typer.echo(f"written to {write_report(run, pictures)}")
+
+
+def _differences_table(found: Comparison) -> DisparityTable:
+    rows = tuple((name, "", (before, after)) for name, before, after in found.differences)
+    notes = () if rows else ("data, settings and target are the same",)
+    return DisparityTable("What else differs", ("baseline", "new run"), rows, notes, justify="left")

@@ -1,0 +1,136 @@
+"""Sentences of a report. CONTRIBUTING.md says which words a report may use; a test reads these."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from harness.record import Cell, Record
+from harness.tables import two_digits
+from targets.base.text import counted, shortlist
+
+FLAGS = {
+    "few_identities": "fewer than 10 identities",
+    "skewed": "skewed scores: the interval may miss more often than its level says",
+    "scale_dependent": "sign or decision differ on another scale of the score",
+    "depends_on_filter": "on all candidates the difference has another sign or decision",
+}
+STATUSES = {
+    "ok": "ok",
+    "zero_variance": "every identity changed alike up to rounding: no interval, no test",
+    "undefined": "one identity, or too few for this method: no interval",
+}
+REASONS = {
+    "missing_source": "the source picture is missing",
+    "missing_transformed": "the transformed picture is missing",
+    "unreadable": "a picture can't be read",
+    "no_face": "the target found no face",
+    "no_answer": "the target gave no answer",
+    "non_finite": "a score is no finite number",
+    "no_reference": "the identity has too few other source pictures",
+    "duplicate": "an earlier pair shows the same two pictures",
+    "identical": "both pictures have the same pixels",
+    "missing_label": "a label is empty",
+}
+READING = (
+    "A number is a mean over pairs: the transformed face's score minus that of the source face.",
+    "Groups are what a face was prompted or rendered as. Synthetic faces don't tell how often a model errs.",
+    "An interval that contains 0 does not show that nothing changed; that takes an equivalence test.",
+    "A test of groups that is not rejected does not show that they are alike; that takes one too.",
+)
+
+
+def summary(record: Record) -> list[str]:
+    """What the run found, one sentence an entry."""
+    return [*_asked(record), *_changes(record), *_groups(record), *_caveats(record)]
+
+
+def _asked(record: Record) -> Iterator[str]:
+    pairs = counted(record.data.n_pairs, "pair")
+    groups = counted(len(record.groups), "group")
+    attributes = counted(len(record.attributes), "attribute")
+    yield (
+        f"{record.targets[0].name} was asked about {pairs}: a source face, and the same face with one "
+        f"attribute changed. The pairs cover {attributes} and {groups}."
+    )
+
+
+def _shown(record: Record) -> list[Cell]:
+    rows = set(record.rows)
+    return [
+        cell for cell in record.cells if cell.by == "demographic" and (cell.attribute, cell.concept) in rows
+    ]
+
+
+def _changes(record: Record) -> Iterator[str]:
+    cells = [cell for cell in _shown(record) if cell.n_pairs]
+    tested = [cell for cell in cells if cell.p_adjusted is not None]
+    alpha = 1 - record.settings.level
+    clear = sum(cell.p_adjusted is not None and cell.p_adjusted <= alpha for cell in tested)
+    if tested:
+        yield (
+            f"In {clear} of {counted(len(tested), 'tested cell')} the mean change differs from 0 at the "
+            f"{100 * record.settings.level:g} % level, adjusted over all tests of the run (Holm)."
+        )
+    untested = len(cells) - len(tested)
+    if untested:
+        yield f"{counted(untested, 'cell')} with pairs can't be tested; the table says why."
+
+
+def _groups(record: Record) -> Iterator[str]:
+    entries = [entry for entry in record.disparities if entry.by == "demographic"]
+    defined = [entry for entry in entries if entry.omnibus.p_adjusted is not None]
+    if not defined:
+        return
+    alpha = 1 - record.settings.level
+    rejected = [entry for entry in defined if (entry.omnibus.p_adjusted or 0.0) <= alpha]
+    if any("the same weights filtered" in warning for warning in record.warnings):
+        yield "The model under audit has itself filtered the pairs: nothing is said about groups."
+        return
+    text = f"In {len(rejected)} of {counted(len(defined), 'row')} the groups' mean changes are not all equal"
+    yield f"{text} (omnibus test, Holm over the rows)."
+    for entry in rejected:
+        beyond = [
+            pair
+            for pair in entry.pairwise
+            if pair.band and pair.difference is not None and not pair.band.low <= 0 <= pair.band.high
+        ]
+        depends = sum("depends_on_filter" in pair.flags for pair in beyond)
+        if beyond:
+            more = f", {depends} of them depend on the filter" if depends else ""
+            yield (
+                f"{entry.attribute}, {entry.concept}: {counted(len(beyond), 'difference')} between two "
+                f"groups with a simultaneous band that excludes 0{more}."
+            )
+
+
+def _caveats(record: Record) -> Iterator[str]:
+    cells = [cell for cell in _shown(record) if cell.n_pairs]
+    flags = Counter(flag for cell in cells for flag in cell.flags)
+    for flag, count in flags.items():
+        yield f"Caution in {count} of {counted(len(cells), 'cell')}: {FLAGS.get(flag, flag)}."
+    lost: Counter[str] = Counter()
+    for item in record.attrition:
+        lost[item.reason] += item.lost
+    if lost:
+        parts = [
+            f"{counted(count, 'pair')} ({REASONS.get(reason, reason)})" for reason, count in lost.items()
+        ]
+        yield f"Left out and counted: {'; '.join(parts)}."
+    empty = sorted({cell.group for cell in _shown(record)} - {cell.group for cell in cells})
+    if empty:
+        yield f"No pair at all for {shortlist(empty)}."
+    if record.data.fault_share:
+        yield f"{record.data.fault_share:.1%} of rows and pairs were lost to a broken file, row or answer."
+
+
+def cell_sentence(cell: Cell) -> str:
+    """One cell in words."""
+    if cell.delta is None:
+        return "No pair of this cell has both scores."
+    counts = f"{counted(cell.n_pairs, 'pair')} of {counted(cell.n_identities, 'identity', 'identities')}"
+    text = f"Mean change {two_digits(cell.delta)} over {counts}"
+    if cell.ci is None:
+        return f"{text}; {STATUSES[cell.status]}."
+    interval = f"{two_digits(cell.ci.low)} to {two_digits(cell.ci.high)}"
+    return f"{text}; {100 * cell.ci.level:g} % interval {interval}."

@@ -1,0 +1,483 @@
+"""The gate through its doors: four outcomes, and nothing that is absent, stale or odd ever passes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from dataset_builder.schema.taxonomy import load_taxonomy
+from harness.gate import cases, gate
+from tests.harness.runs import spread, write_deltas
+from tests.support import call, shared
+
+NAN = float("nan")
+
+
+def policy(folder: Path, *rules: dict[str, Any], name: str = "policy.toml", **limits: float) -> Path:
+    lines = ["[policy]", *(f"{key} = {value}" for key, value in limits.items())]
+    for rule in rules or ({},):
+        merged = {
+            "metric": "delta",
+            "attribute": "sunglasses",
+            "concept": "sunglass",
+            "group": "*",
+            "harmful": "both",
+            "margin": 0.05,
+            **rule,
+        }
+        lines += [
+            "[[rule]]",
+            *(f"{key} = {json.dumps(value)}" for key, value in merged.items() if value != ""),
+        ]
+    path = folder / name
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def from_corpus(folder: Path, name: str) -> Path:
+    """Turn a case's table of cells into a run with pairs of that n, mean and half-width."""
+    data = json.loads((shared("corpus") / "tables" / f"{name}.json").read_text(encoding="utf-8"))
+    cells = {}
+    for cell in data["cells"]:
+        mean, half, n = cell["mean_delta"], cell["half_width"], cell["n"]
+        key = cell["attribute"], cell["demographic"]
+        if not n:
+            cells[key] = np.full(100, NAN)
+            continue
+        sd = half * np.sqrt(n) / stats.t.ppf(0.5 + data["conf_level"] / 2, n - 1)
+        # The same cell gives the same pairs; another mean or n comes with other noise.
+        cells[key] = spread(n, mean, sd, seed=int(1000 * abs(mean)) + n)
+    return write_deltas(folder / name, cells, level=data["conf_level"])
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome", "words"),
+    [
+        ("gate_same_other_order", "pass", ""),
+        ("gate_new_cell", "pass", "no baseline for IM"),
+        ("gate_other_conf_level", "inconclusive", "reported at different levels; the gate recomputes"),
+        ("gate_real_regression", "fail", "change -0.19"),
+        ("gate_cell_missing", "not comparable", "BF has no scored pair in the new run"),
+        ("gate_null_cell", "not comparable", "WM has no scored pair in the new run"),
+        ("gate_nan_literal", "not comparable", "WM has no scored pair in the new run"),
+        ("gate_n_drop", "inconclusive", "95 of 100 pairs have scores in one of the runs only"),
+        ("gate_sign_flip_inside_wide_ci", "inconclusive", "neither inside nor beyond"),
+    ],
+)
+def test_corpus_cases(
+    case: str, outcome: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    baseline, new = from_corpus(tmp_path, "gate_baseline"), from_corpus(tmp_path, case)
+    rules = policy(tmp_path, min_pairs=2, min_identities=2)
+    result = call(capsys, "gate", new, "--baseline", baseline, "--policy", rules)
+    assert f"gate: {outcome}" in result.out
+    assert words in " ".join(result.out.split())
+    assert result.status == {"pass": 0, "fail": 1}.get(outcome, 3)
+
+
+def test_the_level_of_a_report_does_not_matter(tmp_path: Path) -> None:
+    base = from_corpus(tmp_path, "gate_baseline")
+    new = from_corpus(tmp_path, "gate_other_conf_level")
+    result = gate(new, base, policy(tmp_path, {"group": ["WM", "BF"]}))
+    assert result.passed, result.summary
+
+
+def test_raw_corpus_files_are_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    baseline = from_corpus(tmp_path, "gate_baseline")
+    for file in sorted((shared("corpus") / "tables").glob("gate_*.json")):
+        result = call(capsys, "gate", file, "--baseline", baseline, "--policy", policy(tmp_path))
+        assert result.status == 2, file
+        assert result.err.startswith("error: ")
+        assert result.err.count("\n") == 1
+
+
+def test_another_version_of_our_schema_is_not_comparable(tmp_path: Path) -> None:
+    base = write_deltas(tmp_path / "base", {("sunglasses", "WM"): spread(40, 0.1, 0.1)})
+    new = tmp_path / "new"
+    shutil.copytree(base, new)
+    text = (new / "record.json").read_text(encoding="utf-8")
+    (new / "record.json").write_text(text.replace("audit/1", "audit/2"), encoding="utf-8")
+    result = gate(new, base, policy(tmp_path))
+    assert (result.outcome, result.exit_status) == ("not comparable", 3)
+    assert "this version reads 'facedelta.audit/1'" in result.summary
+
+
+def changed(folder: Path, shift: float, sd: float = 0.05, n: int = 60, **more: Any) -> tuple[Path, Path]:
+    """A baseline, and a run whose deltas moved by ``shift`` on average."""
+    before = spread(n, 0.3, 0.1)
+    moved = before + spread(n, shift, sd, seed=1)
+    base = write_deltas(folder / "base", {("sunglasses", "WM"): before}, **more)
+    new = write_deltas(folder / "new", {("sunglasses", "WM"): moved}, **more)
+    return new, base
+
+
+@pytest.mark.parametrize(
+    ("shift", "harmful", "outcome"),
+    [
+        (0.0, "both", "pass"),
+        (-0.2, "lower", "fail"),
+        (-0.2, "higher", "pass"),
+        (0.2, "lower", "pass"),
+        (0.2, "both", "fail"),
+        (-0.049, "lower", "inconclusive"),
+        (-0.049, "higher", "pass"),
+    ],
+)
+def test_direction(shift: float, harmful: str, outcome: str, tmp_path: Path) -> None:
+    new, base = changed(tmp_path, shift)
+    (check,) = gate(new, base, policy(tmp_path, {"harmful": harmful})).checks
+    assert check.outcome == outcome, check.summary
+    se = 0.05 / np.sqrt(60)
+    half = stats.t.ppf(0.975, 59) * se
+    assert check.change.change == pytest.approx(shift, abs=1e-12)
+    assert (check.change.low, check.change.high) == pytest.approx((shift - half, shift + half))
+
+
+def test_identities_repeat(tmp_path: Path) -> None:
+    """Six pairs of one person are not six people: the bounds are those of ten identities."""
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): np.full(60, 0.2)}, per_identity=6)
+    person = spread(10, 0.0, 0.05)
+    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): 0.2 + np.repeat(person, 6)}, per_identity=6)
+    (check,) = gate(new, base, policy(tmp_path)).checks
+    assert (check.change.n_pairs, check.change.n_identities) == (60, 10)
+    assert check.change.high == pytest.approx(stats.t.ppf(0.975, 9) * 0.05 / np.sqrt(10))
+
+
+def test_a_fail_is_adjusted_over_all_rules_and_a_pass_is_not(tmp_path: Path) -> None:
+    se = 0.05 / np.sqrt(60)
+    # One-sided p of .02 beyond the margin: alone a fail, among ten rules not.
+    shift = 0.05 + stats.t.ppf(0.98, 59) * se
+    new, base = changed(tmp_path, shift)
+    (alone,) = gate(new, base, policy(tmp_path)).checks
+    assert alone.outcome == "fail"
+    assert alone.p_beyond_adjusted == pytest.approx(0.02)
+    many = gate(new, base, policy(tmp_path, *[{"margin": 0.05}] * 10))
+    assert {check.outcome for check in many.checks} == {"inconclusive"}
+    assert many.checks[0].p_beyond_adjusted == pytest.approx(0.2)
+    shift = 0.05 - stats.t.ppf(0.98, 59) * se
+    (tmp_path / "p").mkdir()
+    new, base = changed(tmp_path / "p", shift)
+    assert gate(new, base, policy(tmp_path, *[{"margin": 0.05}] * 10)).passed
+
+
+def test_below_the_minimum_is_inconclusive_whatever_the_change(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, -0.2)
+    for limits, words in (({"min_pairs": 61}, "60 pairs"), ({"min_identities": 61}, "60 identities")):
+        result = gate(new, base, policy(tmp_path, **limits))
+        assert (result.outcome, result.exit_status) == ("inconclusive", 3)
+        assert words in result.summary
+
+
+def test_how_many_identities_would_decide(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, -0.05, sd=0.2)
+    (check,) = gate(new, base, policy(tmp_path)).checks
+    z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+    assert check.identities_needed == int(np.ceil(0.2**2 * z**2 / 0.05**2))
+    (check,) = gate(new, base, policy(tmp_path, planned_change=0.05)).checks
+    assert check.identities_needed is None
+    assert any("fresh identities" in note for note in gate(new, base, policy(tmp_path)).notes)
+
+
+def test_difference_of_two_groups(tmp_path: Path) -> None:
+    before = {("facemask", g): spread(40, 0.3, 0.1, seed=i) for i, g in enumerate(("BF", "WM"))}
+    after = {
+        ("facemask", "BF"): before["facemask", "BF"] + spread(40, 0.0, 0.03, seed=5),
+        ("facemask", "WM"): before["facemask", "WM"] + spread(40, 0.1, 0.06, seed=6),
+    }
+    base, new = write_deltas(tmp_path / "a", before), write_deltas(tmp_path / "b", after)
+    rule = {"metric": "difference", "attribute": "facemask", "group": ["BF", "WM"], "margin": 0.03}
+    (check,) = gate(new, base, policy(tmp_path, rule)).checks
+    theirs = stats.ttest_ind(
+        after["facemask", "WM"] - before["facemask", "WM"],
+        after["facemask", "BF"] - before["facemask", "BF"],
+        equal_var=False,
+    )
+    interval = theirs.confidence_interval(0.95)
+    assert check.outcome == "fail"
+    assert (check.change.low, check.change.high) == pytest.approx((interval.low, interval.high))
+    every = gate(new, base, policy(tmp_path, {**rule, "group": "*"}))
+    assert [check.groups for check in every.checks] == [("BF", "WM")]
+    # Both groups move alike: their deltas fail, their difference passes.
+    alike = {key: values + 0.1 for key, values in before.items()}
+    moved = write_deltas(tmp_path / "c", alike)
+    assert gate(moved, base, policy(tmp_path, rule)).passed
+    assert gate(moved, base, policy(tmp_path, {"attribute": "facemask"})).outcome == "fail"
+
+
+def with_failures(n: int, failing: int) -> np.ndarray:
+    deltas = spread(n, 0.3, 0.1)
+    deltas[:failing] = NAN
+    return deltas
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "n", "outcome"),
+    [
+        (0, 0, 200, "pass"),
+        (0, 0, 50, "inconclusive"),
+        (10, 10, 200, "pass"),
+        (0, 60, 200, "fail"),
+        (60, 0, 200, "pass"),
+        (0, 5, 100, "inconclusive"),
+    ],
+)
+def test_failure_to_acquire(before: int, after: int, n: int, outcome: str, tmp_path: Path) -> None:
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): with_failures(n, before)})
+    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): with_failures(n, after)})
+    rule = {"metric": "fta", "concept": "", "harmful": "higher", "margin": 0.05}
+    (check,) = gate(new, base, policy(tmp_path, rule)).checks
+    assert check.outcome == outcome, check.summary
+    assert check.change.change == pytest.approx((after - before) / n)
+    if before == after:
+        # No identity changed: the exact one-sided bound of no event in n.
+        assert check.change.high == pytest.approx(1 - 0.025 ** (1 / n))
+    if outcome == "inconclusive" and not after:
+        assert check.identities_needed == 72  # the smallest G with .95^G < .025
+        assert 0.95**72 < 0.025 < 0.95**71
+
+
+def test_pairs_that_tell_in_one_run_only_are_filled_in_the_worse_way(tmp_path: Path) -> None:
+    rule = {"metric": "fta", "concept": "", "harmful": "higher", "margin": 0.05}
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): with_failures(200, 0)})
+    unreadable = write_deltas(
+        tmp_path / "b", {("sunglasses", "WM"): with_failures(200, 40)}, reason="unreadable"
+    )
+    absent = write_deltas(tmp_path / "c", {("sunglasses", "WM"): with_failures(200, 0)[:160]})
+    for new in (unreadable, absent):
+        (check,) = gate(new, base, policy(tmp_path, rule)).checks
+        assert check.outcome == "inconclusive"
+        assert (check.change.change, check.change.lost) == (0.0, 40)
+        assert check.change.low < 0.0
+        assert check.change.high > 0.2, "all forty may have failed"
+
+
+def test_lost_scores_do_not_pass_a_delta_rule(tmp_path: Path) -> None:
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): with_failures(100, 0)})
+    few = write_deltas(tmp_path / "b", {("sunglasses", "WM"): with_failures(100, 5)})
+    many = write_deltas(tmp_path / "c", {("sunglasses", "WM"): with_failures(100, 6)})
+    assert gate(few, base, policy(tmp_path)).passed
+    assert gate(many, base, policy(tmp_path)).outcome == "inconclusive"
+    assert gate(base, many, policy(tmp_path)).outcome == "inconclusive"
+    assert gate(many, base, policy(tmp_path, max_lost=0.1)).passed
+
+
+def damage_pairs(run: Path, **columns: Any) -> None:
+    table = pq.read_table(run / "pairs.parquet")
+    for name, change in columns.items():
+        name = name.replace("__", ":")
+        values = change(table.column(name).to_pylist())
+        index = table.column_names.index(name)
+        table = table.set_column(index, name, pa.array(values, table.schema.field(name).type))
+    pq.write_table(table, run / "pairs.parquet")
+
+
+def first(value: object) -> Any:
+    return lambda values: [value, *values[1:]]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("source_hash", "other", "1 pair show other pictures: sunglasses-WM-0000"),
+        ("transformed_hash", None, "1 pair show other pictures"),
+        ("identity", "somebody", "1 pair bear other labels"),
+        ("transformed__sunglass", NAN, "1 score that are no finite numbers"),
+        ("source__sunglass", float("inf"), "no finite numbers"),
+    ],
+)
+def test_other_pairs_are_not_comparable(column: str, value: object, words: str, tmp_path: Path) -> None:
+    new, base = changed(tmp_path, 0.0)
+    assert gate(new, base, policy(tmp_path)).passed
+    damage_pairs(new, **{column: first(value)})
+    result = gate(new, base, policy(tmp_path))
+    assert (result.outcome, result.exit_status) == ("not comparable", 3)
+    assert words.replace("1 pair show", "1 pair show") in result.summary
+
+
+def test_other_taxonomy_concepts_or_references_are_not_comparable(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, 0.0)
+    cells = {("sunglasses", "WM"): spread(60, 0.3, 0.1)}
+    other = write_deltas(tmp_path / "t", cells, taxonomy=load_taxonomy("paper"))
+    assert "different taxonomies" in gate(other, base, policy(tmp_path)).summary
+    other = write_deltas(tmp_path / "c", cells, concept="shades")
+    result = gate(other, base, policy(tmp_path))
+    assert result.exit_status == 3
+    assert "concept lists differ: shades, sunglass" in result.summary
+    text = (new / "record.json").read_text(encoding="utf-8")
+    (new / "record.json").write_text(text.replace('"references": null', '"references": 2'), encoding="utf-8")
+    assert "number of reference pictures" in gate(new, base, policy(tmp_path)).summary
+
+
+def test_runs_without_a_common_pair(tmp_path: Path) -> None:
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): spread(40, 0.1, 0.1)})
+    new = write_deltas(tmp_path / "b", {("sunglasses", "BF"): spread(40, 0.1, 0.1)})
+    assert "no pair in common" in gate(new, base, policy(tmp_path)).summary
+
+
+def test_error_rates_wait_for_records_that_hold_them(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, 0.0)
+    for metric in ("fnmr", "fmr"):
+        rule = {"metric": metric, "concept": "", "harmful": "higher"}
+        result = gate(new, base, policy(tmp_path, rule))
+        assert result.exit_status == 3
+        assert "the run has no recognition section" in result.summary
+
+
+def test_finished_scores_are_compared_with_a_note(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, 0.0, pictures=None)
+    result = gate(new, base, policy(tmp_path))
+    assert result.passed
+    assert any("whether the pictures are the same" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"attribute": "sunglases"}, "no run has attribute 'sunglases' (did you mean 'sunglasses'?)"),
+        ({"concept": "sunglas"}, "no run has concept 'sunglas' (did you mean 'sunglass'?)"),
+        ({"group": "WMM"}, "group 'WMM' has no pair for 'sunglasses' (did you mean 'WM'?)"),
+        ({"metric": "difference"}, "a policy rule matches nothing: only WM"),
+        ({"margin": 0}, "'rule.0.margin'"),
+        ({"margin": -0.1}, "'rule.0.margin'"),
+        ({"harmful": "worse"}, "'rule.0.harmful'"),
+        ({"metric": "bias"}, "'rule.0.metric'"),
+        ({"marign": 1}, "unknown key 'rule.0.marign' (did you mean 'margin'?)"),
+        ({"concept": ""}, "needs a 'concept'"),
+        ({"metric": "fta"}, "has no 'concept'"),
+        ({"metric": "difference", "group": ["WM"]}, "two groups"),
+        ({"metric": "difference", "harmful": "lower"}, 'harmful = "both"'),
+        ({"group": []}, "at least one group"),
+        ({"group": ["WM", "WM"]}, "each once"),
+    ],
+)
+def test_a_faulty_policy_is_one_line_and_2(
+    rule: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, base = changed(tmp_path, 0.0)
+    result = call(capsys, "gate", new, "--baseline", base, "--policy", policy(tmp_path, rule))
+    assert result.status == 2
+    assert words in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "key 'rule' is missing"),
+        ("rule = []", "'rule'"),
+        ("[policy]\nalpa = 0.1\n[[rule]]", "unknown key 'policy.alpa' (did you mean 'alpha'?)"),
+        ("[policy]\nalpha = 0.5\n", "'policy.alpha'"),
+        ("[policy", "must be TOML"),
+    ],
+)
+def test_a_policy_that_is_none(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(text, encoding="utf-8")
+    result = call(capsys, "gate", tmp_path, "--baseline", tmp_path, "--policy", path)
+    assert result.status == 2
+    assert words in result.err
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda run: (run / "pairs.parquet").unlink(), "no such file"),
+        (lambda run: (run / "pairs.parquet").write_bytes(b"PAR1"), "not a readable parquet file"),
+        (lambda run: damage_pairs(run, pair_id=lambda v: [v[1], *v[1:]]), "a pair_id must occur once"),
+        (lambda run: damage_pairs(run, demographic=first(None)), "every row needs a text in 'demographic'"),
+        (
+            lambda run: pq.write_table(pq.read_table(run / "pairs.parquet")[:5], run / "pairs.parquet"),
+            "pairs.parquet must belong to record.json",
+        ),
+        (
+            lambda run: pq.write_table(
+                pq.read_table(run / "pairs.parquet").drop_columns("source:sunglass"), run / "pairs.parquet"
+            ),
+            "needs the columns source:sunglass",
+        ),
+        (lambda run: (run / "record.json").write_text("{", encoding="utf-8"), "truncated"),
+        (shutil.rmtree, "no such record"),
+    ],
+)
+def test_a_damaged_run_is_one_line_and_2(
+    damage: Any, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, base = changed(tmp_path, 0.0)
+    damage(new)
+    result = call(capsys, "gate", new, "--baseline", base, "--policy", policy(tmp_path))
+    assert result.status == 2
+    assert words in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label = 'a|<img src=x onerror=alert(1)>&"\x01'
+    cells = {("sunglasses", label): spread(40, 0.3, 0.1), ("sunglasses", "WM"): spread(40, 0.2, 0.1)}
+    base = write_deltas(tmp_path / "base", cells)
+    new = write_deltas(
+        tmp_path / "new",
+        {**cells, ("sunglasses", label): spread(40, 0.3, 0.1) - 0.2, ("sunglasses", "IM"): spread(40, 0, 1)},
+    )
+    summary = tmp_path / "summary.md"
+    summary.write_text("from an earlier step\n", encoding="utf-8")
+    rules = policy(
+        tmp_path, {}, {"group": "WM", "margin": 1e-9}, {"metric": "fmr", "concept": "", "harmful": "higher"}
+    )
+    files = ("--junit", tmp_path / "j.xml", "--json", tmp_path / "g.json", "--step-summary", summary)
+    result = call(capsys, "gate", new, "--baseline", base, "--policy", rules, *files)
+    assert result.status == 1
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()  # noqa: S314 - just written
+    kinds = [[child.tag for child in case] for case in suite]
+    assert kinds == [["failure"], [], [], ["error"]]
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+    }
+    data = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
+    assert (data["schema"], data["outcome"], data["exit_status"]) == ("facedelta.gate/1", "fail", 1)
+    assert [check["outcome"] for check in data["checks"]] == ["fail", "pass", "pass", "not comparable"]
+    assert data["checks"][0]["change"] == pytest.approx(-0.2)
+    assert data["checks"][3]["change"] is None
+    text = summary.read_text(encoding="utf-8")
+    assert text.startswith("from an earlier step\n## Regression gate: fail\n")
+    assert "<img" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {9}
+
+
+def test_the_baseline_is_replaced_only_by_a_run_that_passes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, base = changed(tmp_path, -0.2)
+    before = {name: (base / name).read_bytes() for name in ("record.json", "pairs.parquet")}
+    arguments = ("gate", new, "--baseline", base, "--update-baseline", "--policy")
+    result = call(capsys, *arguments, policy(tmp_path))
+    assert result.status == 1
+    assert "baseline kept" in result.out
+    assert {name: (base / name).read_bytes() for name in before} == before
+    assert call(capsys, *arguments, policy(tmp_path, {"margin": 0.3})).status == 0
+    for name in before:
+        assert (base / name).read_bytes() == (new / name).read_bytes()
+    same = call(capsys, "gate", new, "--baseline", new, "--update-baseline", "--policy", policy(tmp_path))
+    assert (same.status, "must not be the baseline itself" in same.err) == (2, True)
+    assert (new / "record.json").exists()
+
+
+def test_inside_pytest_every_check_is_a_test(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, -0.2)
+    checks = cases(new, base, policy(tmp_path, {}, {"margin": 0.3}))
+    assert [str(check) for check in checks] == ["delta sunglasses/sunglass WM"] * 2
+    assert [check.passed for check in checks] == [False, True]
+    assert "fail: change -0.2" in checks[0].summary
