@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis import Options, make_record
-from harness.outcomes import CODES, OK, REASONS, Failure, Labels, Outcomes
+from harness.outcomes import CODES, OK, REASONS, Embedded, Failure, Labels, Outcomes
 from harness.pairs import Pairs
 from harness.record import Record
 from harness.similarity import CONCEPTS, MATCH, similarities
@@ -84,9 +84,10 @@ def audit_pictures(
     reasons = _pair_reasons(pairs, source, transformed, keep_identical=asking.keep_identical)
     width = max((len(item.values) for item in seen.values()), default=0)
     before, after = _stack(source, width), _stack(transformed, width)
-    concepts, references_used = loaded.card.concepts, None
+    concepts, references_used, embedded = loaded.card.concepts, None, None
     if loaded.card.kind == "embedding":
         keys = [item.pixel_hash for item in source]
+        embedded = Embedded(before, after, reasons)
         both = similarities(pairs.labels, before, after, keys, asking.references)
         concepts, references_used = CONCEPTS, both.references
         before, after = both.source, both.transformed
@@ -107,6 +108,7 @@ def audit_pictures(
         warnings=[*pairs.warnings, *_filter_warnings(pairs, loaded)],
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=references_used,
+        embedded=embedded,
     )
     outcomes.failures.extend(_failures(outcomes, pairs.source, pairs.transformed, source, transformed))
     return outcomes
