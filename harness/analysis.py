@@ -17,8 +17,9 @@ from harness.details import cell_details
 from harness.discovery import discover
 from harness.disparities import Row, compare, disparities, mark_filter_dependence
 from harness.estimates import AttributeEstimates, estimate_attributes
+from harness.gallery import RecognitionOptions
 from harness.outcomes import Labels, Outcomes
-from harness.recognition import RecognitionOptions, recognise
+from harness.recognition import recognise
 from harness.record import AuditSettings, Cell, Data, Detail, Disparity, Family, PictureCheck, Record
 from harness.selection import selection_checks
 from harness.stats.intervals import Method

@@ -21,8 +21,8 @@ from harness.audit import Asking, audit_pairs
 from harness.capture import export_pictures
 from harness.demo import print_built, run_demo
 from harness.doctor import examine
+from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
-from harness.recognition import RecognitionOptions
 from harness.recognition_tables import recognition_csv, recognition_tables
 from harness.record import read_record
 from harness.run import check_failures, show_run

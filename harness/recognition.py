@@ -3,51 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from harness.faces import Faces, cosines, faces_of, gallery_pairs, genuine, probe_pairs
+from harness.faces import Faces, cosines, faces_of, genuine, probe_pairs
+from harness.gallery import (
+    AT_LEAST,
+    DEPTH,
+    Gallery,
+    RecognitionOptions,
+    distributions,
+    open_gallery,
+    set_thresholds,
+    share_reached,
+)
 from harness.outcomes import Outcomes
 from harness.recognition_rates import Compared, Resampler, acquisition, number
 from harness.recognition_record import (
-    DetPoint,
-    Distribution,
     Inequity,
     InequityMeasure,
     Recognition,
     RecognitionCell,
-    RecognitionThreshold,
 )
 from harness.stats import equitability
 from harness.stats.comparisons import (
-    N_BINS,
     Comparisons,
     Side,
-    bin_edges,
     floor_for,
     impostor_histograms,
     impostors,
     of_group,
 )
-from harness.stats.error_rates import (
-    curve_from_counts,
-    det_points,
-    equal_error_rate,
-    identities_for_fmr,
-    lowest_fmr,
-    threshold_at_fmr,
-)
 from harness.stats.numerics import Floats, Ints
 from harness.stats.resampling import double_or_nothing, replicate_thresholds, replicate_totals
-from targets.base.errors import InputError
-
-DEPTH = 4.0
-"""How many times the target FMR the kept scores reach: resampled thresholds lie well inside."""
-AT_LEAST = 50_000
-"""Scores that are kept whatever the share."""
-HISTOGRAM_BINS = 100
-DET_FMR = np.concatenate([[0.0], np.logspace(-6, 0, 49)])
 
 RULES = {
     "enrolment": "every distinct source picture is a reference of its own; no score is fused",
@@ -65,46 +54,6 @@ RULES = {
     "intervals": "Wilson on the effective size of the double-or-nothing bootstrap over people; changes by "
     "square-and-add with the resamples' correlation",
 }
-
-
-@dataclass(frozen=True)
-class RecognitionOptions:
-    """How error rates are made.
-
-    Attributes:
-        target_fmr: in (0, 1).
-        threshold: a cosine to use instead, in [-1, 1].
-        level: of intervals, in (0, 1).
-        draws, permutations: of the bootstrap and of the nulls.
-    """
-
-    target_fmr: float = 0.001
-    threshold: float | None = None
-    level: float = 0.95
-    draws: int = 1000
-    permutations: int = 499
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.target_fmr < 1.0:
-            raise InputError(f"--target-fmr must lie between 0 and 1, got {self.target_fmr}")
-        if self.threshold is not None and not -1.0 <= self.threshold <= 1.0:
-            raise InputError(f"--match-threshold must be a cosine in [-1, 1], got {self.threshold}")
-
-
-@dataclass(frozen=True)
-class _Gallery:
-    """The source pictures against each other, seen once."""
-
-    side: Side
-    same_counts: Ints
-    cross_counts: Ints
-    same: Comparisons
-    cross: Comparisons
-    own: Comparisons
-    own_with_fta: Comparisons
-
-    def of(self, faces: Faces, group: int) -> Comparisons:
-        return of_group(self.same, faces.group_of, group, same=True)
 
 
 def recognise(
@@ -128,8 +77,8 @@ def recognise(
     if outcomes.embedded is None or not np.isfinite(outcomes.embedded.source).any():
         return ()
     faces = faces_of(outcomes, outcomes.embedded, groups)
-    gallery = _gallery(faces, options)
-    thresholds = _thresholds(faces, gallery, options)
+    gallery = open_gallery(faces, options)
+    thresholds = set_thresholds(faces, gallery, options)
     chosen = thresholds[0].threshold
     present = [name for name in attributes if (faces.attribute == name).any()]
     checks = len({(name, faces.group_of[p]) for name, p in zip(faces.attribute, faces.people, strict=True)})
@@ -153,76 +102,14 @@ def recognise(
             thresholds=tuple(thresholds),
             cells=tuple(cells),
             inequity=tuple(inequity),
-            distributions=tuple(_distributions(faces, gallery)),
+            distributions=tuple(distributions(faces, gallery)),
         ),
-    )
-
-
-def _gallery(faces: Faces, options: RecognitionOptions) -> _Gallery:
-    side = faces.side(faces.gallery, faces.gallery_people)
-    same_counts, cross_counts = impostor_histograms(side)
-    depth = 1.0 if options.threshold is None else _reached(same_counts, options.threshold)
-    share = DEPTH * (options.target_fmr if options.threshold is None else depth)
-    pooled = floor_for(same_counts.sum(axis=0), share, AT_LEAST)
-    floors = np.array([min(pooled, floor_for(counts, share, 1)) for counts in same_counts])
-    cross_floor = floor_for(same_counts.sum(axis=0) + cross_counts, share, AT_LEAST)
-    same, cross = impostors(side, None, np.minimum(floors, cross_floor), cross_floor)
-    scores, people = gallery_pairs(faces)
-    size = len(faces.group_of)
-    own = genuine(scores, people, size, np.isfinite(scores))
-    every = genuine(scores, people, size, np.ones(len(scores), dtype=bool))
-    return _Gallery(side, same_counts, cross_counts, same, cross, own, every)
-
-
-def _reached(counts: Ints, threshold: float) -> float:
-    """Share of counted comparisons in bins that a threshold reaches."""
-    total = counts.sum()
-    above = counts[..., bin_edges() + 2.0 / N_BINS >= threshold].sum()
-    return float(above / total) if total else 0.0
-
-
-def _thresholds(faces: Faces, gallery: _Gallery, options: RecognitionOptions) -> list[RecognitionThreshold]:
-    """The global threshold, then each group's own."""
-    people = faces.identities()
-    parts = [gallery.of(faces, group) for group in range(len(faces.groups))]
-    total = sum(part.n for part in parts)
-    found = [_threshold("all", gallery.same.scores, total, int(people.min()), options)]
-    if options.threshold is None:
-        found += [
-            _threshold(name, part.scores, part.n, int(count), options)
-            for name, part, count in zip(faces.groups, parts, people, strict=True)
-        ]
-    return found
-
-
-def _threshold(
-    scope: str, scores: Floats, total: int, identities: int, options: RecognitionOptions
-) -> RecognitionThreshold:
-    """One threshold, refused where the people are too few to show its FMR."""
-    needed = identities_for_fmr(options.target_fmr)
-    threshold, rate = options.threshold, None
-    if threshold is not None:
-        matches = int(np.searchsorted(-scores, -threshold, side="right"))
-        rate = matches / total if total else None
-    elif identities >= needed:
-        threshold, rate = threshold_at_fmr(scores, total, options.target_fmr)
-    given = options.threshold is not None
-    return RecognitionThreshold(
-        scope=scope,
-        rule="given" if given else "target_fmr",
-        target_fmr=None if given else options.target_fmr,
-        threshold=threshold,
-        fmr=rate,
-        status="ok" if threshold is not None else "not_enough_identities",
-        identities=identities,
-        identities_needed=None if given else needed,
-        lowest_target=lowest_fmr(identities),
     )
 
 
 def _resampler(
     faces: Faces,
-    gallery: _Gallery,
+    gallery: Gallery,
     options: RecognitionOptions,
     chosen: float | None,
     checks: int,
@@ -284,7 +171,7 @@ def _everybody(
     return of_group(wider, faces.group_of, group, same=same)
 
 
-def _baseline_cells(faces: Faces, gallery: _Gallery, resampler: Resampler) -> list[RecognitionCell]:
+def _baseline_cells(faces: Faces, gallery: Gallery, resampler: Resampler) -> list[RecognitionCell]:
     """Source faces alone: each group's error rates at the global threshold."""
     every = np.bincount(faces.gallery_people, minlength=len(faces.group_of)).astype(np.float64)
     found = []
@@ -302,7 +189,7 @@ def _baseline_cells(faces: Faces, gallery: _Gallery, resampler: Resampler) -> li
 
 def _attribute(
     faces: Faces,
-    gallery: _Gallery,
+    gallery: Gallery,
     name: str,
     resampler: Resampler,
     options: RecognitionOptions,
@@ -363,13 +250,13 @@ def _against(probes: Side, references: Side, lowest: float) -> tuple[Comparisons
 def _deep(probes: Side, references: Side, threshold: float) -> tuple[Comparisons, Comparisons]:
     """Comparisons deep enough for permuted labels, which mix groups whose people look less alike."""
     same, cross = impostor_histograms(probes, references)
-    share = DEPTH * max(_reached(same, threshold), _reached(cross, threshold))
+    share = DEPTH * max(share_reached(same, threshold), share_reached(cross, threshold))
     floor = min(threshold, floor_for(same.sum(axis=0) + cross, share, AT_LEAST))
     return _against(probes, references, floor)
 
 
 def _baseline_inequity(
-    faces: Faces, gallery: _Gallery, resampler: Resampler, options: RecognitionOptions, seed: int
+    faces: Faces, gallery: Gallery, resampler: Resampler, options: RecognitionOptions, seed: int
 ) -> list[Inequity]:
     return _inequity(faces, None, gallery.own, (gallery.same, gallery.cross), resampler, options, seed)
 
@@ -429,38 +316,4 @@ def _without(some: Comparisons, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]
         second=some.second[here],
         left=some.left * kept,
         right=some.right * kept,
-    )
-
-
-def _distributions(faces: Faces, gallery: _Gallery) -> list[Distribution]:
-    """Score histograms and DET curves of source faces, all groups together first."""
-    scores, people = gallery.own.scores, faces.group_of[gallery.own.first]
-    place = np.clip(((scores + 1.0) * (N_BINS / 2)).astype(np.int64), 0, N_BINS - 1)
-    own = [np.bincount(place[people == group], minlength=N_BINS) for group in range(len(faces.groups))]
-    rows = [("all", np.sum(own, axis=0), gallery.same_counts.sum(axis=0))]
-    rows += list(zip(faces.groups, own, gallery.same_counts, strict=True))
-    return [_distribution(*row) for row in rows]
-
-
-def _distribution(group: str, own: Ints, other: Ints) -> Distribution:
-    eer, points = None, ()
-    if own.sum() and other.sum():
-        rates = curve_from_counts(bin_edges(), own, other)
-        eer = equal_error_rate(rates)
-        chosen = det_points(rates, DET_FMR)
-        points = tuple(
-            DetPoint(threshold=float(t), fmr=float(far), fnmr=float(near))
-            for t, far, near in zip(chosen.threshold, chosen.fmr, chosen.fnmr, strict=True)
-        )
-    coarse = [part.reshape(HISTOGRAM_BINS, -1).sum(axis=1) for part in (own, other)]
-    edges = bin_edges()[:: N_BINS // HISTOGRAM_BINS]
-    return Distribution(
-        group=group,
-        eer_threshold=eer.threshold if eer else None,
-        eer_average=eer.average if eer else None,
-        eer_interpolated=eer.interpolated if eer else None,
-        det=points,
-        edges=tuple(float(np.round(edge, 4)) for edge in edges),
-        genuine=tuple(int(count) for count in coarse[0]),
-        impostor=tuple(int(count) for count in coarse[1]),
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.recognition_record import Comparison, ErrorRate, Metric, RateChange, RecognitionCell
 from harness.stats.comparisons import Comparisons
-from harness.stats.numerics import Floats
+from harness.stats.numerics import Floats, Ints
 from harness.stats.resampling import Rate, Selection, paired_change, rate_interval, replicate_rates
 
 
@@ -116,7 +116,7 @@ def _change(levels: list[tuple[Rate, Rate, tuple[Floats, Floats]]]) -> RateChang
     )
 
 
-def acquisition(failed: Floats, people: Floats, size: int) -> Comparisons:
+def acquisition(failed: Floats, people: Ints, size: int) -> Comparisons:
     """Faces as if compared with themselves, so that a failure to acquire is an error at any threshold.
 
     Args:
@@ -124,8 +124,7 @@ def acquisition(failed: Floats, people: Floats, size: int) -> Comparisons:
         people: shape (n,), codes.
         size: number of people.
     """
-    codes = people.astype(np.int64)
     scores = np.where(failed > 0, -np.inf, np.inf)
     order = np.argsort(-scores, kind="stable")
-    counts = np.bincount(codes, minlength=size).astype(np.float64)
-    return Comparisons("within", scores[order], codes[order], codes[order], counts, np.zeros(size))
+    counts = np.bincount(people, minlength=size).astype(np.float64)
+    return Comparisons("within", scores[order], people[order], people[order], counts, np.zeros(size))

@@ -18,8 +18,9 @@ COMPARISONS = {
     ("fta", "acquisition"): "FTA",
 }
 NOTES = (
-    "before > after: change [interval]; ! beyond 0 in the simultaneous band over all cells of a comparison",
+    "before to after: change [interval]; ! beyond 0 in the simultaneous band over all cells of a comparison",
     "TMR = 1 - FNMR; failures to acquire left out here, counted as non-matches in recognition.csv",
+    "? too few identities for an interval",
     "° no error, or nothing but errors: the interval takes people (pairs of people) as the sample",
 )
 
@@ -88,7 +89,7 @@ def cell_text(cell: RecognitionCell) -> str:
     before, after, change = cell.before, cell.after, cell.change
     if before is None or after is None or before.rate is None or after.rate is None:
         return NOT_MEASURED
-    text = f"{two_digits(before.rate)} > {two_digits(after.rate)}"
+    text = f"{two_digits(before.rate)} to {two_digits(after.rate)}"
     if change.low is None or change.high is None or change.difference is None:
         return f"{text} ?"
     mark = "!" if change.band_low is not None and (change.band_low > 0 or (change.band_high or 0) < 0) else ""

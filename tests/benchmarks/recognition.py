@@ -1,8 +1,8 @@
-"""How fast the comparisons are, and how often their intervals miss: ``python -m tests.benchmarks.recognition``.
+"""How fast comparisons are, and how often intervals miss: ``python -m tests.benchmarks.recognition``.
 
-Prints the seconds and peak memory of 20,000 embeddings compared with each other (histograms, the highest scores,
-a threshold at FMR .001 and its 1,000 resamples), then a simulation of people who look alike: how often the
-interval of FMR, of FNMR and of a change misses, beside Wilson's on comparisons taken as independent.
+Prints the seconds and peak memory of 20,000 embeddings compared with each other (histograms, the highest
+scores, a threshold at FMR .001 and its 1,000 resamples), then a simulation of people who look alike: how
+often the interval of FMR, of FNMR and of a change misses, beside Wilson's on comparisons taken as independent.
 """
 
 import argparse
@@ -64,20 +64,18 @@ def speed(n: int, people: int, draws: int = 1000) -> dict[str, float]:
     return seconds | {"fmr": fmr, "comparisons_made": float(total)}
 
 
-def simulated(
-    rng: np.random.Generator, people: int, pictures: int, *, shift: float = 0.0
-) -> tuple[Comparisons, Comparisons]:
+def simulated(rng: np.random.Generator, people: int, pictures: int) -> tuple[Comparisons, Comparisons]:
     """Scores whose errors come in stars: some people match everybody, some do not match themselves."""
     one, two = np.triu_indices(people, 1)
     likeness = rng.normal(size=people)
     scores = 0.6 * (likeness[one] + likeness[two]) + rng.normal(size=len(one))
     other = comparisons("among", scores, one, two, np.ones(people))
     owner = np.repeat(np.arange(people), pictures)
-    own = 4.5 - shift + 0.8 * rng.normal(size=people)[owner] + rng.normal(size=len(owner))
+    own = 4.5 + 0.8 * rng.normal(size=people)[owner] + rng.normal(size=len(owner))
     return comparisons("within", own, owner, owner, np.full(people, float(pictures))), other
 
 
-def truth(draws: int = 4000, people: int = 40) -> tuple[float, float]:
+def truth() -> tuple[float, float]:
     """Return the true FNMR and FMR of `simulated` at `MATCH`."""
     from scipy import special
 
