@@ -1,8 +1,8 @@
 """How fast comparisons are, and how often intervals miss: ``python -m tests.benchmarks.recognition``.
 
 Prints the seconds and peak memory of 20,000 embeddings compared with each other (histograms, the highest
-scores, a threshold at FMR .001 and its 1,000 resamples), then a simulation of people who look alike: how
-often the interval of FMR, of FNMR and of a change misses, beside Wilson's on comparisons taken as independent.
+scores, a threshold at FMR .001 and its 1,000 resamples). Then people who look alike are simulated: how often
+the interval of FMR, of FNMR and of a change misses, beside Wilson's on comparisons taken as independent.
 """
 
 import argparse
