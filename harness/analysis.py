@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -17,7 +17,9 @@ from harness.details import cell_details
 from harness.discovery import discover
 from harness.disparities import Row, compare, disparities, mark_filter_dependence
 from harness.estimates import AttributeEstimates, estimate_attributes
+from harness.gallery import RecognitionOptions
 from harness.outcomes import Labels, Outcomes
+from harness.recognition import recognise
 from harness.record import AuditSettings, Cell, Data, Detail, Disparity, Family, PictureCheck, Record
 from harness.selection import selection_checks
 from harness.stats.intervals import Method
@@ -44,6 +46,7 @@ class Options:
         half_width: wanted half-width; the record then says how many identities it takes.
         discover: whether to search all concepts.
         seed: of the split of identities for discovery, and of the bootstrap.
+        recognition: how an embedder's error rates are made.
     """
 
     method: Method = "cluster"
@@ -56,6 +59,7 @@ class Options:
     half_width: float | None = None
     discover: bool = False
     seed: int = 0
+    recognition: RecognitionOptions = field(default_factory=RecognitionOptions)
 
     def __post_init__(self) -> None:
         if self.discover and self.margin is None:
@@ -123,6 +127,7 @@ def make_record(
         details=tuple(details),
         discovery=_discovery(outcomes, attributes, groups, options),
         selection=tuple(selection),
+        recognition=recognise(outcomes, target, attributes, groups, options.recognition, seed=options.seed),
         attrition=tuple(attrition(outcomes, target, attributes, groups, level=options.level)),
         picture_checks=tuple(
             PictureCheck(check=check, group=group, n_pairs=count)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis import Options, check_request, make_record
-from harness.outcomes import CODES, OK, REASONS, Failure, FloatArray, Labels, Outcomes
+from harness.outcomes import CODES, OK, REASONS, Embedded, Failure, FloatArray, Labels, Outcomes
 from harness.pairs import Pairs
 from harness.record import Record
 from harness.similarity import CONCEPTS, MATCH, Similarities, captured_similarities, similarities
@@ -95,6 +95,7 @@ def audit_pictures(
     width = max((len(item.values) for item in seen.values()), default=0)
     before, after = _stack(source, width), _stack(transformed, width)
     concepts: tuple[str, ...] = loaded.card.concepts
+    embedded = Embedded(before, after, reasons) if loaded.card.kind == "embedding" else None
     compared = _compared(pairs, loaded, source, transformed, before, after, asking.references)
     if compared is not None:
         concepts, before, after = CONCEPTS, compared.source, compared.transformed
@@ -118,6 +119,7 @@ def audit_pictures(
         warnings=[*pairs.warnings, *cautions, *_filter_warnings(pairs, loaded)],
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=None if compared is None else compared.references,
+        embedded=embedded,
     )
     outcomes.failures.extend(_failures(outcomes, pairs.source, pairs.transformed, source, transformed))
     return outcomes

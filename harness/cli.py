@@ -23,10 +23,13 @@ from harness.capture import export_pictures
 from harness.commands import register
 from harness.demo import print_built, run_demo
 from harness.doctor import examine
+from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
+from harness.recognition_tables import recognition_csv, recognition_tables
 from harness.record import read_record
 from harness.run import check_failures, show_run
 from harness.tables import (
+    DisparityTable,
     count_table,
     difference_table,
     differences_to_csv,
@@ -115,6 +118,10 @@ def audit(
     max_failures: Annotated[float, typer.Option(min=0, max=1, help="Share that may fail.")] = 0.05,
     references: Annotated[int | None, typer.Option(min=1, help="Other pictures behind 'match'.")] = None,
     keep_identical: Annotated[bool, typer.Option(help="Keep pairs whose pictures are equal.")] = False,
+    target_fmr: Annotated[float, typer.Option(help="Of a recogniser: FMR that sets its threshold.")] = 0.001,
+    match_threshold: Annotated[
+        float | None, typer.Option(help="Of a recogniser: this cosine instead, e.g. its vendor's.")
+    ] = None,
     candidates: Annotated[
         bool, typer.Option(help="Of a dataset, also ask about rejected candidates: what did the filter do?")
     ] = True,
@@ -133,6 +140,7 @@ def audit(
         half_width=half_width,
         discover=discover,
         seed=seed,
+        recognition=RecognitionOptions(target_fmr=target_fmr, threshold=match_threshold),
     )
     if scores is not None:
         if pairs is not None or target is not None:
@@ -184,6 +192,7 @@ def table(
     by: Annotated[str, typer.Option(help="Axis: demographic, ethnicity or sex.")] = "demographic",
     counts: Annotated[bool, typer.Option(help="Pairs and identities instead of changes.")] = False,
     differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
+    recognition: Annotated[bool, typer.Option(help="A recogniser's error rates instead.")] = False,
 ) -> None:
     """Write the disparity table of a run, or one that was printed elsewhere."""
     if source.suffix == ".csv":
@@ -195,7 +204,12 @@ def table(
         if by not in record.settings.by:
             raise InputError(f"the run has no axis '{by}', only {shortlist(record.settings.by)}")
         if style is Format.CSV:
-            sys.stdout.write(differences_to_csv(record) if differences else to_csv(record))
+            text = recognition_csv if recognition else differences_to_csv if differences else to_csv
+            sys.stdout.write(text(record))
+            return
+        if recognition:
+            for item in recognition_tables(record):
+                _print(item, style)
             return
         rows = table_rows(record, concept or [])
         shown = disparity_table(record, rows, by)
@@ -203,6 +217,10 @@ def table(
             shown = difference_table(record, by)
         elif counts:
             shown = count_table(record, rows)
+    _print(shown, style)
+
+
+def _print(shown: DisparityTable, style: Format) -> None:
     if style is Format.TERMINAL:
         print_table(console(), shown)
     else:

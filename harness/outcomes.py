@@ -86,6 +86,20 @@ class Labels:
         return cluster_codes(self.demographic, self.identity)
 
 
+@dataclass(frozen=True)
+class Embedded:
+    """What an embedder answered, before it becomes cosines.
+
+    Attributes:
+        source, transformed: (n, d) vectors, NaN rows where there is none.
+        reasons: (n,) code of the reason that holds for the whole pair, 0 where both faces have a vector.
+    """
+
+    source: FloatArray
+    transformed: FloatArray
+    reasons: CodeArray
+
+
 @dataclass
 class Outcomes:
     """All that an audit has seen, before any statistics.
@@ -100,6 +114,7 @@ class Outcomes:
         warnings: one sentence each.
         picture_checks: (check, group) -> number of pairs, e.g. of unequal picture size.
         references: other source pictures behind each ``match``, or None where there is no such concept.
+        embedded: the vectors, where the target is an embedder.
     """
 
     labels: Labels
@@ -113,6 +128,7 @@ class Outcomes:
     warnings: list[str] = field(default_factory=list)
     picture_checks: dict[tuple[str, str], int] = field(default_factory=dict)
     references: int | None = None
+    embedded: Embedded | None = None
 
     @property
     def pair_codes(self) -> CodeArray:

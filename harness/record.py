@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Never
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from harness.recognition_record import Recognition
 from targets.base.errors import InputError
 from targets.base.files import write_json
 from targets.card import TargetCard
@@ -367,7 +368,7 @@ class Record(_Part):
     details: tuple[Detail, ...] = ()
     discovery: Discovery | None = None
     selection: tuple[SelectionCheck, ...] = ()
-    recognition: tuple[dict[str, Any], ...] = ()
+    recognition: tuple[Recognition, ...] = ()
     attrition: tuple[Attrition, ...] = ()
     picture_checks: tuple[PictureCheck, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
+from harness.recognition_tables import det_csv, histogram_csv, recognition_csv, recognition_tables
 from harness.record import RECORD_FILE, Record, write_record
 from harness.tables import (
     DisparityTable,
@@ -55,6 +56,12 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
     write_text(run / "tables" / "differences.csv", differences_to_csv(record))
     write_text(run / "tables" / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))
     write_text(run / "tables" / "deltas.tex", to_latex(disparity_table(record, record.rows)))
+    if record.recognition:
+        write_text(run / "tables" / "recognition.csv", recognition_csv(record))
+        write_text(run / "tables" / "det.csv", det_csv(record))
+        write_text(run / "tables" / "score_histograms.csv", histogram_csv(record))
+        shown = "\n".join(to_markdown(table) for table in recognition_tables(record))
+        write_text(run / "tables" / "recognition.md", shown)
     write_record(record, run)
 
 

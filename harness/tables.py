@@ -336,7 +336,7 @@ def to_latex(table: DisparityTable) -> str:
 def to_csv(record: Record) -> str:
     """Every cell in full, one row each, numbers with all their digits."""
     reasons = sorted({reason for cell in record.cells for reason in cell.excluded})
-    return _csv_text([_csv_row(cell, reasons) for cell in record.cells])
+    return csv_text([_csv_row(cell, reasons) for cell in record.cells])
 
 
 def differences_to_csv(record: Record) -> str:
@@ -358,10 +358,11 @@ def differences_to_csv(record: Record) -> str:
                     for name, value in row.items()
                 }
             )
-    return _csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
+    return csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
 
 
-def _csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows of one shape as CSV with a header."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
     writer.writeheader()

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.outcomes import Outcomes
+from harness.recognition_tables import refusal
 from harness.record import Record
 from harness.tables import DisparityTable
 from targets.base.text import counted, shortlist
@@ -45,6 +46,11 @@ def print_summary(out: Console, record: Record, outcomes: Outcomes, run: Path) -
     )
     if outcomes.references is not None:
         out.print(f"match: reference of {counted(outcomes.references, 'other source picture')}")
+    for item in record.recognition:
+        if item.thresholds[0].status != "ok":
+            out.print(f"error rates {refusal(item.thresholds[0])}; or give --match-threshold")
+        else:
+            out.print("error rates: facedelta table RUN --recognition")
     checks = {check.check for check in record.picture_checks}
     if checks:
         out.print(f"picture checks to look at in record.json: {shortlist(sorted(checks), 8)}")

@@ -3,6 +3,7 @@
 Cells        `intervals` (the estimates everything starts from), `bootstrap`, `means`, `effects`, `scales`
 Groups       `groups` (stacked cells), `contrasts`, `omnibus`, `aggregate`, `families`, `maxt` (cross-check)
 Claims       `equivalence`, `planning`, `discovery`, `selection`, `proportions`
+Recognition  `error_rates`, `comparisons` (embeddings by blocks), `resampling`, `equitability`
 Underneath   `cells` (pairwise deletion), `sandwich` (CR2), `numerics`, `studentized`, `quadrature`
 
 A cluster is a (group, identity) pair as an integer code, made once by the caller. A structure is the pairs of

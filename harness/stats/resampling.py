@@ -1,0 +1,265 @@
+"""Intervals of error rates that respect that people and pictures repeat.
+
+One comparison shares a person with many others, so errors come in stars around people. Two remedies of
+Fogliato, Patil & Perona (2023, arXiv:2306.01198; their package is cimat): the plug-in variance that adds up
+the covariances of comparisons that share a person, and the double-or-nothing bootstrap, which draws weights 0
+or 2 for every person and gives a comparison the product of its people's weights. Rates are ratios, so weights
+0 and 1 do as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from harness.stats.comparisons import Comparisons
+from harness.stats.error_rates import threshold_at_fmr
+from harness.stats.numerics import Floats
+from harness.stats.proportions import wilson
+
+Selection = NDArray[np.uint8]
+
+MIN_DEFINED = 0.9
+"""Share of resamples in which a rate must be defined: below it the people are too few."""
+_CHUNK = 4096
+
+
+def double_or_nothing(n_identities: int, draws: int, seed: int) -> Selection:
+    """Draw for every person and resample whether it counts; shape (G, draws), zeros and ones."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    return rng.integers(0, 2, size=(n_identities, draws), dtype=np.uint8)
+
+
+def replicate_totals(some: Comparisons, selected: Selection) -> Floats:
+    """Number of comparisons in every resample, shape (draws,)."""
+    people = np.flatnonzero((some.left > 0) | (some.right > 0))
+    totals = np.zeros(selected.shape[1])
+    if len(people):
+        narrow = replace(some, left=some.left[people], right=some.right[people])
+        totals = narrow.totals(selected[people].T.astype(np.float64))
+    return totals
+
+
+def replicate_matches(some: Comparisons, selected: Selection, thresholds: Floats) -> Floats:
+    """Count the matches in every resample, at its own threshold.
+
+    Args:
+        some: comparisons whose kept scores reach down to the lowest threshold.
+        selected: shape (G, draws).
+        thresholds: shape (draws,).
+
+    Returns:
+        Shape (draws,).
+    """
+    reach = np.searchsorted(-some.scores, -thresholds, side="right")
+    matches = np.zeros(selected.shape[1])
+    for start in range(0, int(reach.max(initial=0)), _CHUNK):
+        rows = np.arange(start, min(start + _CHUNK, int(reach.max())))
+        counted = selected[some.first[rows]] & selected[some.second[rows]]
+        matches += (counted & (rows[:, None] < reach)).sum(axis=0, dtype=np.int64)
+    return matches
+
+
+def replicate_rates(some: Comparisons, selected: Selection, thresholds: Floats) -> Floats:
+    """Error rate in every resample, NaN where it has no comparison; arguments as in `replicate_matches`."""
+    totals = replicate_totals(some, selected)
+    matches = replicate_matches(some, selected, thresholds)
+    errors = totals - matches if some.design == "within" else matches
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(totals > 0, errors / totals, np.nan)
+
+
+def replicate_thresholds(
+    some: Comparisons, totals: Floats, selected: Selection, target: float, lowest: float
+) -> Floats:
+    """Set the threshold anew in every resample.
+
+    Args:
+        some: the impostor comparisons that set it, the highest of them at least.
+        totals: shape (draws,), how many comparisons each resample has.
+        selected: shape (G, draws).
+        target: wanted FMR.
+        lowest: threshold where the kept scores do not reach deep enough or a resample is empty.
+
+    Returns:
+        Shape (draws,).
+    """
+    found = np.full(len(totals), lowest)
+    for draw, total in enumerate(totals):
+        own = np.ascontiguousarray(selected[:, draw]).astype(bool)
+        scores = some.scores[own[some.first] & own[some.second]]
+        if target * total * (1.0 + 1e-12) < len(scores):
+            found[draw] = threshold_at_fmr(scores, int(total), target)[0]
+    return found
+
+
+@dataclass(frozen=True)
+class PlugIn:
+    """Variance of an error rate at a fixed threshold.
+
+    Attributes:
+        variance: the estimate.
+        excess: what the double-or-nothing bootstrap adds to it: the product of two weights has variance 3, so
+            the part of a pair's errors that neither person explains counts three times.
+    """
+
+    variance: float
+    excess: float
+
+
+def plug_in(some: Comparisons, threshold: float) -> PlugIn:
+    """Estimate the variance of an error rate from comparisons that share a person.
+
+    With r the errors of a pair of people less their expected number and R_i its sum over the pairs of person
+    i: (sum r^2 + max(sum R_i^2 - 2 sum r^2, 0)) / n^2; within people sum R_i^2 / n^2.
+
+    Raises:
+        ValueError: without a comparison.
+    """
+    n = some.n
+    if not n:
+        raise ValueError("an error rate needs a comparison, got none")
+    matches = some.matches(threshold)
+    first, second = some.first[:matches], some.second[:matches]
+    size = len(some.left)
+    if some.design == "within":
+        errors = some.left - np.bincount(first, minlength=size)
+        residual = errors - errors.sum() / n * some.left
+        return PlugIn(float((residual**2).sum()) / n**2, 0.0)
+    rate = matches / n
+    stars = np.bincount(first, minlength=size) + np.bincount(second, minlength=size)
+    met, squares = _met(some)
+    # A pair of people may meet in both roles: the code does not say which of the two was the probe.
+    pair, count = np.unique(np.minimum(first, second) * size + np.maximum(first, second), return_counts=True)
+    low, high = pair // size, pair % size
+    pairs = count**2 - 2.0 * rate * count * _comparisons_of(some, low, high)
+    own = float(pairs.sum() + rate**2 * squares)
+    shared = float(((stars - rate * met) ** 2).sum()) - 2.0 * own
+    return PlugIn((own + max(shared, 0.0)) / n**2, 2.0 * own / n**2)
+
+
+def _comparisons_of(some: Comparisons, low: NDArray[np.int64], high: NDArray[np.int64]) -> Floats:
+    if some.design == "among":
+        return np.asarray(some.left[low] * some.left[high])
+    return np.asarray(some.left[low] * some.right[high] + some.left[high] * some.right[low])
+
+
+def _met(some: Comparisons) -> tuple[Floats, float]:
+    """Comparisons of each person, and the sum over pairs of people of their squared number."""
+    left, right = some.left, some.right
+    if some.design == "among":
+        squares = ((left**2).sum() ** 2 - (left**4).sum()) / 2.0
+        return left * (left.sum() - left), float(squares)
+    met = left * (right.sum() - right) + right * (left.sum() - left)
+    both, each = left * right, left**2
+    squares = each.sum() * (right**2).sum() - (both**2).sum() + both.sum() ** 2 - (both**2).sum()
+    return met, float(squares)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """An error rate with its interval; NaN where undefined.
+
+    Attributes:
+        errors, n, n_identities: counts.
+        rate: errors over n.
+        n_effective: size of a simple sample with the same information, at most n.
+        low, high: Wilson's interval on the effective size, Student's t for the normal quantile.
+        status: `ok`; `identities_as_size` (no error, or nothing but errors: there is no variance, and the
+            effective size is the number of people, or of pairs of people for impostors);
+            `too_few_identities`; `no_comparisons`.
+    """
+
+    errors: int
+    n: int
+    n_identities: int
+    rate: float
+    n_effective: float
+    low: float
+    high: float
+    status: str
+
+
+def rate_interval(some: Comparisons, threshold: float, replicates: Floats, level: float) -> Rate:
+    """Return an error rate with an interval from its resamples.
+
+    The bootstrap's known excess (`PlugIn`) is taken out in proportion. The effective size is
+    p (1 - p) (G - 1) / (V G) (z / t_{G-1})^2 with G people.
+
+    Args:
+        some: comparisons whose kept scores reach down to the threshold.
+        threshold: a score of this size matches.
+        replicates: shape (draws,), from `replicate_rates`; NaN where undefined.
+        level: two-sided confidence level in (0, 1).
+    """
+    n, people, nan = some.n, some.n_identities, float("nan")
+    if not n:
+        return Rate(0, 0, people, nan, nan, nan, nan, "no_comparisons")
+    errors = some.errors(threshold)
+    rate = errors / n
+    defined = replicates[np.isfinite(replicates)]
+    if people < 2 or len(defined) < MIN_DEFINED * len(replicates):
+        return Rate(errors, n, people, rate, nan, nan, nan, "too_few_identities")
+    if errors in (0, n):
+        size, status = float(some.n_people_pairs), "identities_as_size"
+    else:
+        fixed = plug_in(some, threshold)
+        kept = fixed.variance / (fixed.variance + fixed.excess) if fixed.variance > 0 else 1.0
+        variance = float(defined.var()) * kept
+        size, status = effective_size(rate, n, variance, people, level), "ok"
+    low, high = wilson(rate * size, size, level)
+    return Rate(errors, n, people, rate, size, low, high, status)
+
+
+def effective_size(rate: float, n: int, variance: float, people: int, level: float) -> float:
+    """Return the size of a simple sample with a rate's variance, for a given level; see `rate_interval`."""
+    spot = 0.5 + level / 2.0
+    ratio = float(special.ndtri(spot) / special.stdtrit(people - 1, spot)) ** 2
+    corrected = variance * people / (people - 1.0)
+    return min(float(n), rate * (1.0 - rate) / corrected * ratio) if corrected > 0 else float(n)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A paired difference of two rates, after minus before; NaN where undefined.
+
+    Attributes:
+        difference: in [-1, 1].
+        low, high: its interval.
+        correlation: of the two rates over the resamples; 0 where one of them does not vary.
+        status: `ok` or `undefined`.
+    """
+
+    difference: float
+    low: float
+    high: float
+    correlation: float
+    status: str
+
+
+def paired_change(before: Rate, after: Rate, replicates: tuple[Floats, Floats]) -> Change:
+    """Combine two rates of the same people into the interval of their difference.
+
+    The square-and-add interval with correlation (Newcombe 1998; Zou & Donner 2008, MOVER), which stays inside
+    [-1, 1] and keeps a width where no error, or nothing but errors, was seen.
+
+    Args:
+        before, after: rates with intervals of one level.
+        replicates: their resamples, shape (draws,) each.
+    """
+    nan = float("nan")
+    if not (np.isfinite(before.low) and np.isfinite(after.low)):
+        return Change(after.rate - before.rate, nan, nan, nan, "undefined")
+    both = np.isfinite(replicates[0]) & np.isfinite(replicates[1])
+    x, y = (part[both] for part in replicates)
+    varies = len(x) > 1 and x.std() > 0 and y.std() > 0
+    correlation = float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0)) if varies else 0.0
+    difference = after.rate - before.rate
+    down = (after.rate - after.low, before.high - before.rate)
+    up = (after.high - after.rate, before.rate - before.low)
+    ends = [float(np.sqrt(max(a * a + b * b - 2.0 * correlation * a * b, 0.0))) for a, b in (down, up)]
+    low, high = max(-1.0, difference - ends[0]), min(1.0, difference + ends[1])
+    return Change(difference, low, high, correlation, "ok")

@@ -1,0 +1,130 @@
+"""How fast comparisons are, and how often intervals miss: ``python -m tests.benchmarks.recognition``.
+
+Prints the seconds and peak memory of 20,000 embeddings compared with each other (histograms, the highest
+scores, a threshold at FMR .001 and its 1,000 resamples). Then people who look alike are simulated: how often
+the interval of FMR, of FNMR and of a change misses, beside Wilson's on comparisons taken as independent.
+"""
+
+import argparse
+import os
+import resource
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.stats import resampling
+from harness.stats.comparisons import (
+    Comparisons,
+    comparisons,
+    floor_for,
+    impostor_histograms,
+    impostors,
+    of_group,
+    sorted_side,
+)
+from harness.stats.error_rates import threshold_at_fmr
+from harness.stats.proportions import wilson
+
+Floats = NDArray[np.float64]
+GROUPS, DIMENSIONS = 8, 128
+MATCH = 3.0
+
+
+def faces(n: int, people: int, seed: int = 0) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Return n embeddings in any order, their people, and the group of every person."""
+    rng = np.random.default_rng(seed)
+    owner = rng.permutation(np.arange(n) % people)
+    group_of = np.arange(people) * GROUPS // people
+    group = 0.4 * rng.normal(size=(GROUPS, DIMENSIONS))
+    centre = group[group_of] + rng.normal(size=(people, DIMENSIONS))
+    return centre[owner] + 0.5 * rng.normal(size=(n, DIMENSIONS)), owner, group_of
+
+
+def speed(n: int, people: int, draws: int = 1000) -> dict[str, float]:
+    """Time a threshold at FMR .001 with its resamples, from embeddings."""
+    vectors, owner, group_of = faces(n, people)
+    start = time.perf_counter()
+    side = sorted_side(vectors, owner, group_of)
+    counts, _ = impostor_histograms(side)
+    floor = floor_for(counts.sum(axis=0), 0.004, 50_000)
+    same, _ = impostors(side, None, np.full(GROUPS, floor), floor)
+    seconds = {"comparisons": time.perf_counter() - start}
+    parts = [of_group(same, group_of, group, same=True) for group in range(GROUPS)]
+    total = sum(part.n for part in parts)
+    threshold, fmr = threshold_at_fmr(same.scores, total, 0.001)
+    selected = resampling.double_or_nothing(people, draws, 0)
+    totals = np.sum([resampling.replicate_totals(part, selected) for part in parts], axis=0)
+    thresholds = resampling.replicate_thresholds(same, totals, selected, 0.001, floor)
+    for part in parts:
+        resampling.rate_interval(
+            part, threshold, resampling.replicate_rates(part, selected, thresholds), 0.95
+        )
+    seconds["whole"] = time.perf_counter() - start
+    return seconds | {"fmr": fmr, "comparisons_made": float(total)}
+
+
+def simulated(rng: np.random.Generator, people: int, pictures: int) -> tuple[Comparisons, Comparisons]:
+    """Scores whose errors come in stars: some people match everybody, some do not match themselves."""
+    one, two = np.triu_indices(people, 1)
+    likeness = rng.normal(size=people)
+    scores = 0.6 * (likeness[one] + likeness[two]) + rng.normal(size=len(one))
+    other = comparisons("among", scores, one, two, np.ones(people))
+    owner = np.repeat(np.arange(people), pictures)
+    own = 4.5 + 0.8 * rng.normal(size=people)[owner] + rng.normal(size=len(owner))
+    return comparisons("within", own, owner, owner, np.full(people, float(pictures))), other
+
+
+def truth() -> tuple[float, float]:
+    """Return the true FNMR and FMR of `simulated` at `MATCH`."""
+    from scipy import special
+
+    own = special.ndtr((MATCH - 4.5) / np.sqrt(1 + 0.8**2))
+    other = special.ndtr(-MATCH / np.sqrt(1 + 2 * 0.6**2))
+    return float(own), float(other)
+
+
+def coverage(draws: int, people: int, resamples: int = 400, level: float = 0.95) -> dict[str, float]:
+    """Share of simulated data sets whose interval misses the truth, at a fixed threshold."""
+    rng = np.random.default_rng([people, draws])
+    missed = dict.fromkeys(("fnmr", "fmr", "change", "naive fnmr", "naive fmr"), 0)
+    at = np.full(resamples, MATCH)
+    for draw in range(draws):
+        selected = resampling.double_or_nothing(people, resamples, draw)
+        both = simulated(rng, people, 3)
+        for name, some, rate in zip(("fnmr", "fmr"), both, truth(), strict=True):
+            found = resampling.rate_interval(
+                some, MATCH, resampling.replicate_rates(some, selected, at), level
+            )
+            low, high = wilson(found.errors, found.n, level)
+            missed[name] += not found.low <= rate <= found.high
+            missed[f"naive {name}"] += not low <= rate <= high
+        after = simulated(rng, people, 3)[0]
+        sides = [resampling.replicate_rates(some, selected, at) for some in (both[0], after)]
+        rates = [
+            resampling.rate_interval(some, MATCH, x, level)
+            for some, x in zip((both[0], after), sides, strict=True)
+        ]
+        change = resampling.paired_change(rates[0], rates[1], (sides[0], sides[1]))
+        missed["change"] += not change.low <= 0 <= change.high
+    return {name: count / draws for name, count in missed.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--embeddings", type=int, default=20_000)
+    parser.add_argument("--draws", type=int, default=1_000)
+    settings = parser.parse_args()
+    found = speed(settings.embeddings, settings.embeddings // 5)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    print(f"cores: {os.cpu_count()}, load {os.getloadavg()[0]:.1f}")
+    print(f"{settings.embeddings:,} embeddings: comparisons {found['comparisons']:.1f} s", end=", ")
+    print(f"with threshold, 1,000 resamples and intervals {found['whole']:.1f} s (target 60)")
+    print(f"peak memory {peak:.2f} GiB (target 4), CPU {time.process_time():.1f} s")
+    for people in (20, 60, 100):
+        rates = coverage(settings.draws, people)
+        print(f"{people} people, misses at 95 %: {', '.join(f'{k} {v:.3f}' for k, v in rates.items())}")
+
+
+if __name__ == "__main__":
+    main()

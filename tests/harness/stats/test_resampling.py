@@ -1,0 +1,184 @@
+"""Intervals that respect repeated people, against package cimat and by hand.
+
+`data/cimat.json` is made by `cimat_reference.py`, whose docstring has the commands (cimat needs numpy 1).
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.stats import resampling
+from harness.stats.comparisons import comparisons
+from harness.stats.proportions import wilson
+from tests.harness.stats.cimat_reference import DRAWS, LEVEL, PEOPLE, TARGETS, THRESHOLDS, embeddings
+
+CIMAT = json.loads((Path(__file__).parent / "data" / "cimat.json").read_text())
+
+
+def generated():
+    """All genuine and impostor comparisons of the generated set."""
+    vectors, people = embeddings()
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    one, two = np.triu_indices(len(people), 1)
+    scores, same = (units @ units.T)[one, two], people[one] == people[two]
+    sizes = np.bincount(people).astype(float)
+    own = (scores[same], people[one][same], people[two][same])
+    other = (scores[~same], people[one][~same], people[two][~same])
+    return {
+        "fnmr": comparisons("within", *own, sizes * (sizes - 1) / 2),
+        "fmr": comparisons("among", *other, sizes),
+    }
+
+
+@pytest.mark.parametrize("metric", ["fnmr", "fmr"])
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_variance_and_interval_are_cimats(metric, threshold):
+    some, want = generated()[metric], CIMAT["fixed_threshold"][str(threshold)]
+    rate = some.errors(threshold) / some.n
+    fixed = resampling.plug_in(some, threshold)
+    assert rate == pytest.approx(want[metric], rel=1e-12)
+    assert fixed.variance == pytest.approx(want["plug_in_variance"][metric], rel=1e-9)
+    size = rate * (1 - rate) / fixed.variance
+    assert wilson(rate * size, size, LEVEL) == pytest.approx(want["interval"][metric], rel=1e-9)
+    selected = resampling.double_or_nothing(PEOPLE, DRAWS, 0)
+    draws = resampling.replicate_rates(some, selected, np.full(DRAWS, threshold))
+    # The relative standard error of each variance is sqrt(2 / draws) = 2.2 %; theirs has it too.
+    room = 3.5 * np.sqrt(2) * np.sqrt(2 / DRAWS)
+    assert draws.var() == pytest.approx(want["bootstrap_variance"][metric], rel=room)
+
+
+def test_rates_at_a_reestimated_threshold_are_cimats():
+    """Quantiles of TMR at a target FMR; cimat interpolates between thresholds, so a step is the tolerance."""
+    every = generated()
+    selected = resampling.double_or_nothing(PEOPLE, DRAWS, 0)
+    totals = resampling.replicate_totals(every["fmr"], selected)
+    for target in TARGETS:
+        thresholds = resampling.replicate_thresholds(every["fmr"], totals, selected, target, -1.0)
+        tmr = 1 - resampling.replicate_rates(every["fnmr"], selected, thresholds)
+        assert np.percentile(tmr, [2.5, 97.5]) == pytest.approx(CIMAT["tmr_at_fmr"][str(target)], abs=0.015)
+
+
+def test_replicates_are_rates_among_the_chosen_people():
+    every = generated()
+    selected = resampling.double_or_nothing(PEOPLE, 5, 1)
+    thresholds = np.array([0.3, 0.5, 0.6, 0.7, 0.9])
+    for some in every.values():
+        got = resampling.replicate_rates(some, selected, thresholds)
+        for draw, threshold in enumerate(thresholds):
+            chosen = selected[:, draw].astype(bool)
+            scores = some.scores[chosen[some.first] & chosen[some.second]]
+            wrong = scores < threshold if some.design == "within" else scores >= threshold
+            assert got[draw] == pytest.approx(wrong.mean(), rel=1e-12)
+
+
+def between():
+    rng = np.random.default_rng(5)
+    probes, references = np.repeat(np.arange(8), 2), np.arange(4, 20)
+    one, two = (x.ravel() for x in np.meshgrid(probes, references, indexing="ij"))
+    kept = one != two
+    left, right = (np.bincount(x, minlength=20).astype(float) for x in (probes, references))
+    return comparisons("between", rng.random(kept.sum()), one[kept], two[kept], left, right)
+
+
+def test_plug_in_of_probes_against_references_is_the_double_sum():
+    some, threshold = between(), 0.8
+    assert some.n == len(some.scores)
+    residual = (some.scores >= threshold) - some.errors(threshold) / some.n
+    share = np.zeros((some.n, some.n), dtype=bool)
+    for one in (some.first, some.second):
+        for two in (some.first, some.second):
+            share |= one[:, None] == two[None, :]
+    own = np.minimum(some.first, some.second) * 99 + np.maximum(some.first, some.second)
+    own = own[:, None] == own[None, :]
+    products = np.outer(residual, residual)
+    whole, alone = products[share].sum(), products[own].sum()
+    got = resampling.plug_in(some, threshold)
+    assert got.variance == pytest.approx(max(whole, alone) / some.n**2, rel=1e-9)
+    assert got.excess == pytest.approx(2 * alone / some.n**2, rel=1e-9)
+
+
+def test_the_known_excess_of_the_bootstrap_is_taken_out():
+    """Independent scores: twice the variance of a pair too much, exactly as predicted."""
+    rng = np.random.default_rng(2)
+    one, two = np.triu_indices(80, 1)
+    some = comparisons("among", rng.random(len(one)), one, two, np.ones(80))
+    selected = resampling.double_or_nothing(80, 4000, 0)
+    draws = resampling.replicate_rates(some, selected, np.full(4000, 0.95))
+    fixed = resampling.plug_in(some, 0.95)
+    assert draws.var() == pytest.approx(fixed.variance + fixed.excess, rel=0.15)
+    assert fixed.excess > 0.8 * fixed.variance
+    rate = resampling.rate_interval(some, 0.95, draws, 0.95)
+    assert rate.n_effective == pytest.approx(
+        resampling.effective_size(rate.rate, some.n, fixed.variance, 80, 0.95), rel=0.15
+    )
+
+
+def test_no_error_has_the_people_as_size():
+    every = generated()
+    flat = np.zeros(100)
+    own = resampling.rate_interval(every["fnmr"], -1.0, flat, 0.95)
+    other = resampling.rate_interval(every["fmr"], 1.0, flat, 0.95)
+    people = int((np.bincount(embeddings()[1]) > 1).sum())
+    assert (own.status, own.n_effective) == ("identities_as_size", people)
+    assert (other.status, other.n_effective) == ("identities_as_size", PEOPLE * (PEOPLE - 1) / 2)
+    assert (own.low, own.high) == pytest.approx(wilson(0, people))
+    all_wrong = resampling.rate_interval(every["fnmr"], 2.0, flat + 1, 0.95)
+    assert all_wrong.high == 1
+    assert all_wrong.low == pytest.approx(1 - own.high)
+
+
+def test_rates_that_are_undefined_say_why():
+    some = comparisons("within", np.array([0.5]), np.array([0]), np.array([0]), np.array([1.0, 0.0]))
+    few = resampling.rate_interval(some, 0.4, np.zeros(10), 0.95)
+    assert (few.status, few.rate) == ("too_few_identities", 0)
+    assert np.isnan(few.low)
+    empty = comparisons("among", np.empty(0), np.empty(0, int), np.empty(0, int), np.zeros(3))
+    none = resampling.rate_interval(empty, 0.4, np.full(10, np.nan), 0.95)
+    assert none.status == "no_comparisons"
+    assert np.isnan(none.rate)
+    with pytest.raises(ValueError, match="needs a comparison"):
+        resampling.plug_in(empty, 0.4)
+    every = generated()["fnmr"]
+    scarce = np.where(np.arange(100) < 15, np.nan, 0.3)
+    assert resampling.rate_interval(every, 0.6, scarce, 0.95).status == "too_few_identities"
+    change = resampling.paired_change(few, few, (scarce, scarce))
+    assert change.status == "undefined"
+    assert np.isnan(change.low)
+
+
+def test_a_change_without_variance_keeps_a_width():
+    every = generated()["fnmr"]
+    flat = np.zeros(200)
+    before = resampling.rate_interval(every, -1.0, flat, 0.95)
+    after = resampling.rate_interval(every, 2.0, flat + 1, 0.95)
+    same = resampling.paired_change(before, before, (flat, flat))
+    assert same.difference == 0
+    assert same.low == pytest.approx(-before.high)
+    assert same.high == pytest.approx(before.high)
+    change = resampling.paired_change(before, after, (flat, flat + 1))
+    assert (change.difference, change.high) == (1, 1)
+    assert 0.5 < change.low < 1
+
+
+def test_correlated_rates_make_a_narrower_change():
+    every = generated()["fnmr"]
+    selected = resampling.double_or_nothing(PEOPLE, 1000, 0)
+    draws = [resampling.replicate_rates(every, selected, np.full(1000, t)) for t in (0.5, 0.55)]
+    rates = [resampling.rate_interval(every, t, d, 0.95) for t, d in zip((0.5, 0.55), draws, strict=True)]
+    paired = resampling.paired_change(*rates, (draws[0], draws[1]))
+    shuffled = np.random.default_rng(0).permutation(draws[1])
+    unpaired = resampling.paired_change(*rates, (draws[0], shuffled))
+    assert paired.correlation > 0.8
+    assert paired.high - paired.low < 0.6 * (unpaired.high - unpaired.low)
+
+
+def test_a_resample_without_enough_scores_takes_the_lowest_threshold():
+    some = generated()["fmr"]
+    selected = np.zeros((PEOPLE, 2), dtype=np.uint8)
+    selected[:, 1] = 1
+    totals = resampling.replicate_totals(some, selected)
+    got = resampling.replicate_thresholds(some, totals, selected, 0.1, -0.5)
+    assert got[0] == -0.5
+    assert got[1] == pytest.approx(np.quantile(some.scores, 0.9), abs=0.01)
