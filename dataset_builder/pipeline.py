@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dataset_builder.detect.attributes import attribute_detector, rule_order
 from dataset_builder.detect.distortion import load_distortion_model
 from dataset_builder.detect.evidence import Candidate, Detectors, gather
 from dataset_builder.filter import judge
@@ -68,11 +69,13 @@ class Built:
         directory: of the dataset.
         judged: every candidate with its verdict.
         detectors: role -> digest of the weights that decided.
+        costs: what the detectors took, a line a fact.
     """
 
     directory: Path
     judged: list[Judged]
     detectors: dict[str, str]
+    costs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Build:
         prebuilt: folder with sources.parquet and candidates.parquet, made earlier from the same recipe; None
             to make the pictures.
         show_progress: a bar on a terminal, a line a minute in a log.
+        budget: dollars for the attribute detector, in place of the recipe's; None leaves that in force.
     """
 
     path: Path
@@ -93,6 +97,7 @@ class Build:
     limit: int | None = None
     prebuilt: Path | None = None
     show_progress: bool = True
+    budget: float | None = None
 
     def plan(self) -> Plan:
         """Count what ``run`` will do, without doing it."""
@@ -106,6 +111,8 @@ class Build:
             calls["distortion"] = transformed
         if recipe.detect.age:
             calls["age"] = sources + transformed
+        if recipe.detect.attributes.method != "ground-truth":
+            calls["attributes"] = sources + transformed
         return Plan(sources, transformed, calls, seconds / 3600, edits.device)
 
     def run(self) -> Built:
@@ -115,7 +122,7 @@ class Build:
             InputError: bad recipe, missing file, a detector that doesn't fit.
         """
         recipe, taxonomy = load_recipe(self.path)
-        detectors = self._detectors(recipe)
+        detectors = self._detectors(recipe, taxonomy)
         remove_leftovers(self.out)
         store = Store(self.out / WORK_FOLDER)
         if self.prebuilt is None:
@@ -126,7 +133,8 @@ class Build:
         judged = self._judge(recipe, taxonomy, detectors, sources, transformed)
         used = detectors.targets_used()
         publish(self.out, recipe, taxonomy, sources, judged, used)
-        return Built(self.out, judged, used)
+        costs = detectors.attributes.summary() if detectors.attributes else []
+        return Built(self.out, judged, used, tuple(costs))
 
     def _generate(self, recipe: Recipe, store: Store) -> list[StoredFace]:
         generator = source_generator(recipe, self.path.parent)
@@ -174,10 +182,19 @@ class Build:
         transformed = [face for face in read_faces(folder / CANDIDATES_FILE) if face.source_sha256 in known]
         return sources, transformed
 
-    def _detectors(self, recipe: Recipe) -> Detectors:
+    def _detectors(self, recipe: Recipe, taxonomy: Taxonomy) -> Detectors:
         name = recipe.detect.distortion
         model = load_distortion_model(self.path.parent / name) if name else None
-        return Detectors(distortion=model, age=recipe.detect.age)
+        attributes = attribute_detector(
+            recipe.detect.attributes,
+            taxonomy,
+            self.path.parent,
+            self.out / WORK_FOLDER,
+            budget=self.budget,
+            show_progress=self.show_progress,
+        )
+        order = rule_order(recipe.detect.attributes, taxonomy, recipe.filter, recipe.detect.audit_sample)
+        return Detectors(distortion=model, age=recipe.detect.age, attributes=attributes, order=order)
 
     def _judge(
         self,
@@ -219,6 +236,7 @@ def _candidate(source: StoredFace, transformed: StoredFace) -> Candidate:
         transformed_age=transformed.age,
         distorted=transformed.distorted,  # type: ignore[arg-type]
         fault=source.fault or transformed.fault,
+        group=source.demographic,
     )
 
 

@@ -23,6 +23,7 @@ from dataset_builder.schema.verdict import Evidence, Verdict
 from dataset_builder.store import StoredFace
 from targets.base.errors import InputError
 from targets.base.files import write_json, write_parquet, write_text
+from targets.base.hashing import canonical_json
 
 ROWS_PER_SHARD = 1000
 BUILD_FILE = "build.json"
@@ -145,6 +146,9 @@ def _features(taxonomy: Taxonomy) -> dict[str, Any]:
                 **ages,
                 "distorted": text,
                 "distortion": Value("float64"),
+                "complete": Value("bool"),
+                "audited": Value("bool"),
+                "label_reasons": text,
             }
         ),
     }
@@ -250,4 +254,7 @@ def _verdict_row(item: Judged, taxonomy: Taxonomy) -> dict[str, Any]:
         "detail": item.verdict.detail,
         "violations": [violation.reason for violation in item.verdict.violations],
         "distorted": item.evidence.distorted,
+        "complete": item.evidence.complete,
+        "audited": item.evidence.audited,
+        "label_reasons": canonical_json(item.evidence.label_reasons),
     }

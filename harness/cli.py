@@ -257,10 +257,13 @@ def build(
     candidates: Annotated[
         Path | None, typer.Option(help="Folder with sources.parquet and candidates.parquet made earlier.")
     ] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Dollars the attribute detector may spend, in all.")
+    ] = None,
     progress: ProgressOption = True,
 ) -> None:
     """Make counterfactual pairs: generate, edit, detect, filter, publish."""
-    job = Build(find_recipe(recipe), out, limit, candidates, show_progress=progress)
+    job = Build(find_recipe(recipe), out, limit, candidates, show_progress=progress, budget=budget)
     if dry_run:
         for line in job.plan().lines():
             typer.echo(line)
