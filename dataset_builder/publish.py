@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dataset_builder.card import card_text
+from dataset_builder.filtering import Weighed, filtering_text
 from dataset_builder.funnel import Decided, funnel
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.taxonomy import Taxonomy
@@ -90,7 +91,14 @@ def publish(
         out / BUILD_FILE,
         {"recipe": recipe.model_dump(mode="json"), "taxonomy": taxonomy.digest, "detectors": dict(detectors)},
     )
-    write_text(out / "README.md", card_text(recipe, taxonomy, cells, detectors, len(sources), len(kept)))
+    filtering = filtering_text(
+        [Weighed(item.decided(), item.evidence, item.verdict) for item in judged],
+        attributes,
+        list(taxonomy.groups),
+    )
+    write_text(
+        out / "README.md", card_text(recipe, taxonomy, cells, detectors, len(sources), len(kept), filtering)
+    )
 
 
 def _features(taxonomy: Taxonomy) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from harness.analysis import Options, make_record
 from harness.audit import Asking, audit_pairs
 from harness.capture import export_pictures
 from harness.demo import print_built, run_demo
+from harness.detector_commands import add_commands
 from harness.doctor import examine
+from harness.funnel_table import funnel_csv, funnel_table
 from harness.pairs import load_pairs, load_scores
 from harness.record import read_record
 from harness.run import check_failures, show_run
@@ -55,6 +57,7 @@ detector_app = typer.Typer(help="Detectors that decide about candidates.", no_ar
 app.add_typer(targets_app, name="targets")
 app.add_typer(capture_app, name="capture")
 app.add_typer(detector_app, name="detector")
+add_commands(detector_app)
 
 
 class Ci(StrEnum):
@@ -181,9 +184,15 @@ def table(
     by: Annotated[str, typer.Option(help="Axis: demographic, ethnicity or sex.")] = "demographic",
     counts: Annotated[bool, typer.Option(help="Pairs and identities instead of changes.")] = False,
     differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
+    funnel: Annotated[bool, typer.Option(help="Of a built dataset: what the filter kept.")] = False,
 ) -> None:
-    """Write the disparity table of a run, or one that was printed elsewhere."""
-    if source.suffix == ".csv":
+    """Write the disparity table of a run, one that was printed elsewhere, or a dataset's funnel."""
+    if funnel:
+        if style is Format.CSV:
+            sys.stdout.write(funnel_csv(source))
+            return
+        shown = funnel_table(source)
+    elif source.suffix == ".csv":
         if style is Format.CSV:
             raise InputError(f"{source} is a CSV already; choose terminal, markdown or latex")
         shown = printed_table(source)

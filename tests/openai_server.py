@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import subprocess
 import sys
@@ -23,7 +24,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.coded import PRESENCE, read_strip
+from PIL import Image
+
+from dataset_builder.detect.vlm_prompt import picture_tokens as counted_tokens
+from tests.coded import PRESENCE, SIDE, read_known, read_strip
 
 ROOT = Path(__file__).resolve().parent.parent
 # Faults by the remainder of a face's number. "once": only the first time the very same question comes.
@@ -37,6 +41,8 @@ ALWAYS = {
     7: "filtered_400",
     8: "refusal_prose",
 }
+# These leave the rest of the answer as it is.
+PARTIAL = {"duplicate", "wrong_name", "fenced"}
 ONCE = {
     11: "prose",
     12: "truncated",
@@ -61,6 +67,9 @@ class Answers:
         self.status = settings.get("status")
         self.sleep = settings.get("sleep", 1.0)
         self.lose = settings.get("lose", 0)
+        truth = settings.get("truth")
+        self.truth = json.loads(Path(truth).read_text(encoding="utf-8")) if truth else None
+        self.pictures = 0
         self.lock = threading.Lock()
         self.seen: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
@@ -79,23 +88,24 @@ class Answers:
         with self.lock:
             self.seen[question] += 1
             first = self.seen[question] == 1
-        for kind in kinds:
-            if kind in ALWAYS:
-                return ALWAYS[kind]
+        always = [fault for kind, fault in ALWAYS.items() if kind in kinds]
+        if always:
+            # One refusal spoils a common answer whatever else is in the picture.
+            return min(always, key=lambda fault: fault in PARTIAL)
         return next((ONCE[kind] for kind in kinds if kind in ONCE and first), "")
 
     def reply(self, body: dict[str, Any]) -> tuple[int, Any, str]:
         """Status, body and fault of one chat completion."""
         shown = body["messages"][-1]["content"][1]["image_url"]["url"]
         data = base64.b64decode(shown.split(",", 1)[1])
-        faces = read_strip(data)
+        faces = read_strip(data) if self.truth is None else read_known(data, self.truth)
         question = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         names = list(body["response_format"]["json_schema"]["schema"]["properties"])
         fault = self.fault([number for number, _ in faces], question)
         columns = {name: [labels[name] for _, labels in faces] for name in names}
         text = json.dumps(columns)
         tokens = (len(json.dumps(body)) - len(shown)) // 4
-        tokens += 85 + 170 * len(faces)
+        tokens += picture_tokens(data)
         message: dict[str, Any] = {"role": "assistant", "content": text}
         finish = "stop"
         if fault == "refusal":
@@ -126,6 +136,7 @@ class Answers:
         with self.lock:
             self.requests += 1
             self.faces += len(faces)
+            self.pictures += 1 + sum(turn["role"] == "assistant" for turn in body["messages"])
             self.tokens[0] += tokens
             self.tokens[1] += len(text) // 4
             if not fault or fault in ALWAYS.values():
@@ -140,6 +151,14 @@ class Answers:
         return 200, {"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}, fault
 
 
+def picture_tokens(data: bytes) -> int:
+    """What GPT-4o counts at high detail; the small coded faces count as if they were 512 px wide."""
+    width, height = Image.open(io.BytesIO(data)).size
+    if height == SIDE:
+        width, height = width * 512 // SIDE, 512
+    return counted_tokens(width, height)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Chat completions, files and batches."""
 
@@ -149,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
         """Stay silent."""
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         known = self.answers
         if self.path == "/stats":
             repeated = sum(count - 1 for count in known.answered.values())
@@ -158,6 +177,7 @@ class Handler(BaseHTTPRequestHandler):
                 {
                     "requests": known.requests,
                     "faces": known.faces,
+                    "pictures": known.pictures,
                     "answered": sum(known.answered.values()),
                     "repeated": repeated,
                     "keys": sorted(known.keys),
@@ -176,7 +196,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.run_batch(batch)
             self.send(200, batch)
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
         known = self.answers
         key = self.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -232,7 +252,9 @@ class Handler(BaseHTTPRequestHandler):
             status, reply, _ = known.reply(asked["body"])
             if number < known.lose:
                 continue
-            lines.append({"custom_id": asked["custom_id"], "response": {"status_code": status, "body": reply}})
+            lines.append(
+                {"custom_id": asked["custom_id"], "response": {"status_code": status, "body": reply}}
+            )
         name = f"file-out-{batch['id']}"
         known.files[name] = "\n".join(map(json.dumps, reversed(lines))).encode()
         batch.update(status="completed", output_file_id=name)
@@ -252,6 +274,17 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             # A client that was killed, or gave up waiting, is part of the play.
             self.close_connection = True
+
+
+class Server(ThreadingHTTPServer):
+    """Keeps silent about clients that were killed or gave up."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Only a broken connection is part of the play."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class Running:
@@ -291,8 +324,7 @@ def running(**settings: Any) -> Iterator[Running]:
 def serve() -> None:
     """Run until killed."""
     Handler.answers = Answers(json.loads(sys.stdin.readline()))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     server.serve_forever()

@@ -99,7 +99,7 @@ def gather(
         distorted = item.distorted
         if detectors.distortion:
             score = scores.get(item.transformed.name, float("nan"))
-            distorted = detectors.distortion.label(score)
+            distorted = detectors.distortion.label(score, item.attribute, item.group)
         before, after = opened[item.source.name], opened[item.transformed.name]
         evidence.append(
             Evidence(

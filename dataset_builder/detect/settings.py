@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -112,6 +113,8 @@ class Vlm(Settings):
     def _fits_together(self) -> Vlm:
         if self.budget is not None and (self.price_input is None or self.price_output is None):
             raise ValueError("a budget needs price_input and price_output, dollars a million tokens")
+        if self.base_url is not None and "@" in urlsplit(self.base_url).netloc:
+            raise ValueError("base_url must hold no user or password: settings are published")
         if bool(self.shots) != bool(self.examples):
             raise ValueError("shots and examples go together: give both or neither")
         return self

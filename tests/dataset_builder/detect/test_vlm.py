@@ -1,4 +1,4 @@
-"""The vision-language detector against a real server that misbehaves: right labels, no pair lost, no key out."""
+"""The vision-language detector against a real server that misbehaves: right labels, no pair lost, no leak."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def vlm(server: Running | None, **more: Any) -> Vlm:
     fields = {
         "model": "test-vlm",
         "base_url": server.base_url if server else "http://127.0.0.1:9/v1",
-        "timeout": 0.5,
+        "timeout": 3.0,
         "backoff": 0.01,
         "answer_retries": 2,
         "poll_seconds": 0.05,
@@ -55,7 +55,10 @@ def vlm(server: Running | None, **more: Any) -> Vlm:
 
 def faces(count: int, first: int = 0) -> list[PictureRef]:
     """Faces that carry their number and, by it, different labels."""
-    return [PictureRef(f"face-{number}", lambda n=number: drawn(n, truth(n))) for number in range(first, first + count)]
+    return [
+        PictureRef(f"face-{number}", lambda n=number: drawn(n, truth(n)))
+        for number in range(first, first + count)
+    ]
 
 
 def truth(number: int) -> dict[str, Any]:
@@ -105,7 +108,10 @@ def thousand_pairs() -> list[Candidate]:
         for edit in range(20):
             attribute = PRESENCE[edit % len(PRESENCE)]
             after = before + 1 + edit
-            refs = [PictureRef(f"face-{number}", lambda n=number: drawn(n, truth(n))) for number in (before, after)]
+            refs = [
+                PictureRef(f"face-{number}", lambda n=number: drawn(n, truth(n)))
+                for number in (before, after)
+            ]
             found.append(
                 Candidate(attribute, refs[0], refs[1], {}, {}, 30.0, 31.0, "no", group=groups[source % 8])
             )
@@ -120,7 +126,7 @@ def test_a_thousand_pairs_and_every_fault(tmp_path: Path) -> None:
     candidates = thousand_pairs()
     met = {number_of(ref) % PERIOD for item in candidates for ref in (item.source, item.transformed)}
     assert met >= set(ALWAYS) | set(ONCE)
-    with running(period=PERIOD, sleep=0.8) as server:
+    with running(period=PERIOD, sleep=4.0) as server:
         settings = vlm(server)
         detectors = Detectors(
             attributes=detector(settings, tmp_path),
@@ -149,7 +155,7 @@ def test_a_thousand_pairs_and_every_fault(tmp_path: Path) -> None:
 
 def test_the_second_time_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = faces(101)
-    with running(period=PERIOD, sleep=0.8) as server:
+    with running(period=PERIOD, sleep=4.0) as server:
         settings = vlm(server)
         first = labels_of(settings, tmp_path, asked)
         before = server.stats()["requests"]
@@ -160,7 +166,9 @@ def test_the_second_time_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
     assert labels_of(settings, tmp_path, asked) == first
 
 
-@pytest.mark.parametrize("change", [{"model": "other"}, {"temperature": 0.5}, {"phrases": {"glasses": "spectacles"}}])
+@pytest.mark.parametrize(
+    "change", [{"model": "other"}, {"temperature": 0.5}, {"phrases": {"glasses": "spectacles"}}]
+)
 def test_another_question_is_asked_anew(tmp_path: Path, change: dict[str, Any]) -> None:
     with running() as server:
         labels_of(vlm(server), tmp_path, faces(4))
@@ -278,10 +286,10 @@ def test_a_server_that_is_not_there_stops_the_run_early(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 30
 
 
-@pytest.mark.parametrize(("key", "words"), [("", "must hold the server's key"), ("sk-\x07", "printable ASCII")])
-def test_a_key_that_is_none(
-    tmp_path: Path, key: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("key", "words"), [("", "must hold the server's key"), ("sk-\x07", "printable ASCII")]
+)
+def test_a_key_that_is_none(tmp_path: Path, key: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(InputError, match=words) as stop:
         labels_of(vlm(None, base_url=None), tmp_path, faces(1))

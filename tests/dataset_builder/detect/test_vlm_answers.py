@@ -53,7 +53,10 @@ def test_the_corpus() -> None:
         ('{"a": ["Yes", "No", "No"], "b": ["No", "No"]}', [["wrong_length", "no"], ["wrong_length", "no"]]),
         ('{"a": ["Yes", "No"]}', [["yes", "missing"], ["no", "missing"]]),
         ('{"a": ["Yes", "No"], "bb": ["No", "No"]}', [["yes", "wrong_name"], ["no", "wrong_name"]]),
-        ('{"a": ["Yes", "No"], "A": ["Yes", "Yes"], "b": "No"}', [["yes", "wrong_length"], ["conflict", "wrong_length"]]),
+        (
+            '{"a": ["Yes", "No"], "A": ["Yes", "Yes"], "b": "No"}',
+            [["yes", "wrong_length"], ["conflict", "wrong_length"]],
+        ),
         ('{"a": [1, null], "b": [{}, ["Yes"]]}', [["invalid_value"] * 2] * 2),
         ('{"a": ["Yes", "No"', [["invalid_json"] * 2] * 2),
         ('["Yes", "No"]', [["invalid_json"] * 2] * 2),
