@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dataset_builder.detect.attributes import attribute_detector, rule_order
+from dataset_builder.detect.attributes import attribute_detector, planned_cost, rule_order
 from dataset_builder.detect.distortion import load_distortion_model
 from dataset_builder.detect.evidence import Candidate, Detectors, gather
 from dataset_builder.filter import judge
@@ -43,6 +43,7 @@ class Plan:
         calls: detector -> pictures it will be asked about, at most.
         hours: estimated hours of making pictures.
         device: what those hours are hours of ("GPU" or "CPU").
+        dollars: what the attribute detector may cost, about; None where it is free or has no prices.
     """
 
     sources: int
@@ -50,6 +51,7 @@ class Plan:
     calls: dict[str, int]
     hours: float
     device: str
+    dollars: float | None = None
 
     def lines(self) -> list[str]:
         """The plan in words, a line a fact."""
@@ -58,6 +60,7 @@ class Plan:
             f"transformed faces {self.edits:,}",
             *(f"{f'calls, {name}':18}{count:,} pictures at most" for name, count in self.calls.items()),
             f"estimated         {self.hours:.1f} {self.device} hours",
+            *([] if self.dollars is None else [f"estimated         ${self.dollars:,.2f} for attributes"]),
         ]
 
 
@@ -101,7 +104,7 @@ class Build:
 
     def plan(self) -> Plan:
         """Count what ``run`` will do, without doing it."""
-        recipe, _ = load_recipe(self.path)
+        recipe, taxonomy = load_recipe(self.path)
         generator, edits = source_generator(recipe, self.path.parent), editor(recipe)
         sources = len(limited(generator.requests(), self.limit))
         transformed = sources * len(edits.attributes())
@@ -113,7 +116,8 @@ class Build:
             calls["age"] = sources + transformed
         if recipe.detect.attributes.method != "ground-truth":
             calls["attributes"] = sources + transformed
-        return Plan(sources, transformed, calls, seconds / 3600, edits.device)
+        dollars = planned_cost(recipe.detect.attributes, taxonomy, sources, transformed)
+        return Plan(sources, transformed, calls, seconds / 3600, edits.device, dollars)
 
     def run(self) -> Built:
         """Build and publish the dataset.

@@ -11,6 +11,8 @@ from dataset_builder.filter import FilterSettings
 from dataset_builder.schema.taxonomy import Taxonomy
 from targets.base.errors import InputError
 
+# Of an answer, about: an attribute's name, and each face's value.
+TOKENS_A_NAME, TOKENS_A_VALUE = 5, 4
 ANSWERS_FOLDER, SCORES_FOLDER = "answers", "scores"
 
 
@@ -68,6 +70,26 @@ def rule_order(
     """Which rules come before the detector: fewer in the paper's form."""
     first = PAPER_FIRST if isinstance(settings, Vlm) and settings.form == "paper" else CHEAP_FIRST
     return RuleOrder(taxonomy, strictness, first, audit_sample)
+
+
+def planned_cost(
+    settings: GroundTruth | Clip | Vlm | Choice, taxonomy: Taxonomy, sources: int, transformed: int
+) -> float | None:
+    """About how many dollars a build costs if no cheap rule spares a question; None without prices."""
+    if not isinstance(settings, Vlm) or settings.price_input is None or settings.price_output is None:
+        return None
+    from dataset_builder.detect.vlm_prompt import Question
+
+    titles = presence(taxonomy)
+    together = 2 if settings.form == "paper" else settings.faces_per_picture
+    questions = len(titles) if settings.form == "single" else 1
+    requests = transformed if settings.form == "paper" else -(-(sources + transformed) // together)
+    asked = dict(list(titles.items())[: len(titles) // questions])
+    tokens_in = Question(asked, settings.side).estimate(together)
+    tokens_out = len(asked) * (TOKENS_A_NAME + TOKENS_A_VALUE * together)
+    price = settings.price_input * tokens_in + settings.price_output * tokens_out
+    discount = settings.batch_discount if settings.mode == "batch" else 1.0
+    return requests * questions * price * discount / 1e6
 
 
 def presence(taxonomy: Taxonomy) -> dict[str, str]:

@@ -6,7 +6,7 @@ largest that finds the wanted share of the distorted faces people labelled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -138,7 +138,8 @@ def tune(
     scopes = [_scope(face.attribute, face.group, taxonomy, scope) for face in faces]
     table: list[Tuned] = []
     thresholds: dict[str, float] = {}
-    for name, keys in _keys(taxonomy, scope).items():
+    judged = {face.attribute for face in faces}
+    for name, keys in _keys(taxonomy, scope, judged).items():
         here = np.array([item == name for item in scopes])
         truth = np.array([face.distorted for face in faces])[here]
         found = _tuned(name, scores[here], truth.tolist(), recall)
@@ -180,10 +181,12 @@ def _scope(attribute: str, group: str, taxonomy: Taxonomy, scope: Scope) -> str:
     return taxonomy.attributes[attribute].category if scope == "category" else f"{attribute}/{group}"
 
 
-def _keys(taxonomy: Taxonomy, scope: Scope) -> Mapping[str, list[str]]:
-    """Every scope, labelled or not -> the keys of the model's thresholds that it decides."""
+def _keys(taxonomy: Taxonomy, scope: Scope, judged: Collection[str]) -> Mapping[str, list[str]]:
+    """Every scope of the judged attributes, labelled or not -> the model's thresholds that it decides."""
     keys: dict[str, list[str]] = {}
     for name, attribute in taxonomy.attributes.items():
+        if name not in judged:
+            continue
         if scope == "category":
             keys.setdefault(attribute.category, []).append(name)
         else:

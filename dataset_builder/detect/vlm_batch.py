@@ -6,19 +6,26 @@ nothing twice.
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dataset_builder.detect.settings import Vlm
-from dataset_builder.detect.vlm_answers import Reason, parse_reply
+from dataset_builder.detect.vlm_answers import Reason
 from dataset_builder.detect.vlm_budget import Budget, BudgetError
-from dataset_builder.detect.vlm_jobs import Failures, Job, failures_of
-from dataset_builder.detect.vlm_server import ENDPOINT, Exchange, Server, exchange_of, parsed
-from dataset_builder.detect.vlm_store import AnswerStore, Bought
+from dataset_builder.detect.vlm_jobs import Failures, Job, bought_of, failures_of
+from dataset_builder.detect.vlm_server import (
+    ENDPOINT,
+    Exchange,
+    Server,
+    exchange_of,
+    is_filtered,
+    parsed,
+)
+from dataset_builder.detect.vlm_store import AnswerStore
 from targets.base.errors import InputError
 from targets.base.files import write_json
 from targets.base.hashing import settings_digest
@@ -130,7 +137,7 @@ class Batches:
         state: dict[str, Any] = {"batch_id": None, "jobs": _entries(chunk)}
         write_json(path, state)
         client = self._server.client
-        content = ("requests.jsonl", io.BytesIO(b"\n".join(lines) + b"\n").getvalue())
+        content = ("requests.jsonl", b"\n".join(lines) + b"\n")
         uploaded = self._server.guarded(lambda: client.files.create(file=content, purpose="batch"))
         batch = self._server.guarded(
             lambda: client.batches.create(
@@ -157,28 +164,34 @@ class Batches:
             said = self._server.scrubbed(faults[0].message) if faults else "no reason given"
             raise InputError(f"{self._server.host} could not run batch {batch_id}: {said}")
         answered: set[str] = set()
-        if batch.output_file_id is not None:
-            text = self._server.guarded(lambda: client.files.content(batch.output_file_id).text)
-            for name, exchange in _results(text):
-                if name in entries and name not in answered and exchange.reply is not None:
-                    self._keep(entries[name], stores, exchange)
-                    answered.add(name)
+        for file_id in (batch.output_file_id, batch.error_file_id):
+            if file_id is not None:
+                text = self._server.guarded(partial(self._content, file_id))
+                answered |= self._keep(text, entries, stores)
         return answered
 
-    def _keep(self, entry: Mapping[str, Any], stores: Mapping[str, AnswerStore], exchange: Exchange) -> None:
-        names, faces = entry["attributes"], entry["faces"]
-        assert exchange.reply is not None  # noqa: S101
-        flat = iter(parse_reply(exchange.reply, names, sum(faces)))
-        bought = Bought(
-            units=tuple(entry["units"]),
-            answers=tuple(tuple(next(flat) for _ in range(count)) for count in faces),
-            attempt=entry["attempt"],
-            tokens_in=entry["estimate"] if exchange.tokens_in is None else exchange.tokens_in,
-            tokens_out=exchange.tokens_out or 0,
-            resent=0,
-        )
-        stores[entry["store"]].add(bought)
-        self._budget.spend(bought.tokens_in, bought.tokens_out)
+    def _content(self, file_id: str) -> str:
+        return str(self._server.client.files.content(file_id).text)
+
+    def _keep(self, text: str, entries: Mapping[str, Any], stores: Mapping[str, AnswerStore]) -> set[str]:
+        """Keep the answers in one file of results; returns the jobs they answer."""
+        answered: set[str] = set()
+        for name, exchange in _results(text):
+            if name not in entries or name in answered:
+                continue
+            entry = entries[name]
+            bought = bought_of(
+                entry["units"],
+                entry["faces"],
+                entry["attributes"],
+                entry["attempt"],
+                exchange,
+                entry["estimate"],
+            )
+            stores[entry["store"]].add(bought)
+            self._budget.spend(bought.tokens_in, bought.tokens_out, entry["estimate"])
+            answered.add(name)
+        return answered
 
 
 def _entries(jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
@@ -197,9 +210,15 @@ def _entries(jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
 
 
 def _results(text: str) -> Iterator[tuple[str, Exchange]]:
-    """(custom id, answer) of every line of an output file; a torn line is no answer."""
+    """(custom id, answer) of every line that has one; a torn line or a fault of the server has none."""
     for line in text.splitlines():
         row = parsed(line)
         response = row.get("response") if isinstance(row, dict) else None
-        if isinstance(response, dict) and response.get("status_code") == 200:
-            yield str(row.get("custom_id")), exchange_of(response.get("body"))
+        if not isinstance(response, dict):
+            continue
+        body, status = response.get("body"), response.get("status_code")
+        exchange = exchange_of(body)
+        if status == 200 and exchange.reply is not None:
+            yield str(row.get("custom_id")), exchange
+        elif status == 400 and is_filtered(body):
+            yield str(row.get("custom_id")), Exchange(None, "content_filter")

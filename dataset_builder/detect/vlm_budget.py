@@ -85,9 +85,11 @@ class Budget:
             self.spent += amount if charged else 0.0
             self._release(amount)
 
-    def spend(self, tokens_in: int, tokens_out: int) -> None:
+    def spend(self, tokens_in: int, tokens_out: int, estimated_in: int | None = None) -> None:
         """Count what was bought without a reservation."""
         with self._changed:
+            if estimated_in:
+                self.largest_ratio = max(self.largest_ratio, tokens_in / estimated_in)
             self.spent += self.cost(tokens_in, tokens_out)
 
     def _release(self, amount: float) -> None:

@@ -74,23 +74,40 @@ class Job:
 
     def keep(self, exchange: Exchange) -> Bought:
         """Put what was answered in its store, on disk before this returns."""
-        names = list(self.question.phrases)
-        count = len(self.faces)
-        if exchange.reply is None:
-            flat = [unanswered(names, exchange.reason or "no_result")] * count
-        else:
-            flat = parse_reply(exchange.reply, names, count)
-        parts = iter(flat)
-        bought = Bought(
-            units=self.keys,
-            answers=tuple(tuple(next(parts) for _ in unit.faces) for unit in self.units),
-            attempt=self.attempt,
-            tokens_in=self.estimate if exchange.tokens_in is None else exchange.tokens_in,
-            tokens_out=exchange.tokens_out or 0,
-            resent=exchange.resent,
+        sizes = [len(unit.faces) for unit in self.units]
+        bought = bought_of(
+            self.keys, sizes, list(self.question.phrases), self.attempt, exchange, self.estimate
         )
         self.store.add(bought)
         return bought
+
+
+def bought_of(
+    units: Sequence[str],
+    sizes: Sequence[int],
+    attributes: Sequence[str],
+    attempt: int,
+    exchange: Exchange,
+    estimate: int,
+) -> Bought:
+    """What an exchange says about units of the given numbers of faces.
+
+    A request that was refused outright costs nothing; an answer without a count of tokens, the estimate.
+    """
+    if exchange.reply is None:
+        flat = [unanswered(attributes, exchange.reason or "no_result")] * sum(sizes)
+    else:
+        flat = parse_reply(exchange.reply, attributes, sum(sizes))
+    parts = iter(flat)
+    assumed = 0 if exchange.reply is None else estimate
+    return Bought(
+        units=tuple(units),
+        answers=tuple(tuple(next(parts) for _ in range(size)) for size in sizes),
+        attempt=attempt,
+        tokens_in=assumed if exchange.tokens_in is None else exchange.tokens_in,
+        tokens_out=exchange.tokens_out or 0,
+        resent=exchange.resent,
+    )
 
 
 # (name of the store, key of the unit) -> why there is no answer yet

@@ -144,9 +144,7 @@ class Server:
         raise InputError(f"{self.host} answers {status}: {self.scrubbed(error)}") from None
 
     def _bad_request(self, error: Any) -> Reason:
-        inner = error.body if isinstance(error.body, dict) else {}
-        codes = {error.code, error.type, inner.get("code"), inner.get("type")}
-        return "content_filter" if codes & _FILTER_CODES else "rejected"
+        return "content_filter" if is_filtered({"error": error.body}) else "rejected"
 
     def scrubbed(self, error: object) -> str:
         """An error's first line without the key, at most 200 characters; servers repeat keys."""
@@ -190,7 +188,7 @@ def exchange_of(body: Any) -> Exchange:
     choices = body.get("choices") if isinstance(body, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(message, dict):
+    if not isinstance(choice, dict) or not isinstance(message, dict):
         return Exchange(None, "server_error")
     reply = Reply(
         finish_reason=choice.get("finish_reason"),
@@ -200,6 +198,14 @@ def exchange_of(body: Any) -> Exchange:
     usage = body.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     return Exchange(reply, None, _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
+
+
+def is_filtered(body: Any) -> bool:
+    """Whether an error's body says that a picture or text ran into the server's filter."""
+    error = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        return False
+    return any(isinstance(error.get(name), str) and error[name] in _FILTER_CODES for name in ("code", "type"))
 
 
 def _text(value: Any) -> str | None:

@@ -1,8 +1,8 @@
 """What the vision-language detector asks for, in the paper's form and in ours.
 
-``python -m tests.benchmarks.detect`` takes the demo's candidates, or ``--candidates FOLDER``, or drawn ones where neither is there. A local server
-answers with the truth, so both forms must reach the same verdicts. Tokens: text by four characters, pictures
-by GPT-4o's published rule.
+``python -m tests.benchmarks.detect`` takes the demo's candidates, or ``--candidates FOLDER``, or drawn ones
+where neither is there. A local server answers with the truth, so both forms must reach the same verdicts.
+Tokens: text by four characters, pictures by GPT-4o's published rule.
 """
 
 from __future__ import annotations
