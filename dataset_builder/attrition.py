@@ -17,6 +17,7 @@ from dataset_builder.schema.verdict import REASONS
 from harness.stats.families import adjust
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import cell_estimates
+from harness.stats.numerics import Floats
 from harness.stats.omnibus import htz
 
 ALL = ""
@@ -83,11 +84,22 @@ def _test(decided: Sequence[Decided], groups: Sequence[str], attribute: str, rul
         shares[group] = float(indicator.mean())
     found = htz(GroupMeans.stack(cells))
     ok = str(found.status[0]) == "ok"
-    numbers_of = [
-        float(values[0]) if ok else None for values in (found.statistic, found.df1, found.df2, found.p)
-    ]
     out = tuple(group for group, is_out in zip(names, found.left_out[:, 0], strict=True) if is_out)
-    return AttritionTest(attribute, rule, shares, *numbers_of, out, bool(found.few_identities[0]))
+
+    def number(values: Floats) -> float | None:
+        return float(values[0]) if ok else None
+
+    return AttritionTest(
+        attribute=attribute,
+        rule=rule,
+        shares=shares,
+        statistic=number(found.statistic),
+        df1=number(found.df1),
+        df2=number(found.df2),
+        p=number(found.p),
+        left_out=out,
+        few_identities=bool(found.few_identities[0]),
+    )
 
 
 def _adjusted(tests: Sequence[AttritionTest]) -> list[AttritionTest]:

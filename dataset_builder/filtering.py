@@ -50,7 +50,7 @@ def _attrition(decided: Sequence[Decided], attributes: Sequence[str], groups: Se
 
 
 def _sample(items: Sequence[Weighed], groups: Sequence[str]) -> list[str]:
-    counts = Counter(
+    counts: Counter[tuple[str, str]] = Counter(
         (violation.reason, item.decided.demographic)
         for item in items
         for violation in item.verdict.violations

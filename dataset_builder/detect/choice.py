@@ -216,7 +216,10 @@ def choose(
         min_labels: labels a cell needs to be decided by itself; others are pooled over the groups.
     """
     counts = _counts(labelled, pairs, human)
-    agreement, chosen, pooled, unlabelled = [], {}, [], []
+    agreement: list[Agreement] = []
+    chosen: dict[str, dict[str, int]] = {}
+    pooled: list[str] = []
+    unlabelled: list[str] = []
     for name in attributes:
         whole = [_sum(counts, place, name, groups) for place in range(len(settings))]
         chosen[name] = {}

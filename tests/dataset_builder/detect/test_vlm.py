@@ -210,7 +210,9 @@ def test_few_shot_examples_come_first_and_are_balanced(tmp_path: Path) -> None:
     folder = tmp_path / "examples"
     folder.mkdir()
     rows = ["picture,attribute,label"]
-    for number, present in enumerate([("glasses",), ("glasses", "smile"), (), ("smile",), ()]):
+    for number, present in enumerate(
+        [("glasses",), ("glasses", "smile"), (), ("smile",), (), tuple(PRESENCE)]
+    ):
         (folder / f"{number}.png").write_bytes(drawn(500 + number, labels(*present)))
         rows += [f"{number}.png,{name},{'yes' if name in present else 'no'}" for name in PRESENCE]
     (folder / "labels.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
