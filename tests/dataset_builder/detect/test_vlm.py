@@ -287,10 +287,8 @@ def test_lasting_faults_are_one_line_without_the_key(tmp_path: Path, status: int
 
 
 def test_a_server_that_is_not_there_stops_the_run_early(tmp_path: Path) -> None:
-    begun = time.monotonic()
-    with pytest.raises(InputError, match="20 requests in a row failed, the last with connection"):
-        labels_of(vlm(None, retries=0), tmp_path, faces(4000))
-    assert time.monotonic() - begun < 30
+    with pytest.raises(InputError, match=r"2\d requests in a row failed, the last with connection"):
+        labels_of(vlm(None, retries=0, concurrency=2), tmp_path, faces(400))
 
 
 @pytest.mark.parametrize(
@@ -319,13 +317,11 @@ def test_the_batch_api_gives_the_same_labels_for_half_the_price(tmp_path: Path) 
         found = labels_of(settings, tmp_path / "batch", asked)
         again = labels_of(settings, tmp_path / "batch", asked)
         assert server.stats()["batches"] >= 3
-    # What fails for once in a batch (a 500, say) has no result there and is asked by the next run.
-    lost = {name for name, item in found.items() if "no_result" in item.reasons.values()}
-    assert {name: item for name, item in found.items() if name not in lost} == {
-        name: item for name, item in online.items() if name not in lost
-    }
-    assert all("no" not in found[name].labels.values() for name in lost)
-    assert len([n for n, item in again.items() if "no_result" in item.reasons.values()]) <= len(lost)
+    # One face's own question fails for once: it has no result in the batch, keeps what the common answer left
+    # open, and is asked again by the next run.
+    assert {name for name in online if found[name] != online[name]} == {"face-21"}
+    assert "no" not in found["face-21"].labels.values()
+    assert again == online
 
 
 def test_a_batch_stays_within_the_budget(tmp_path: Path) -> None:
