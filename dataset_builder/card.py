@@ -33,6 +33,7 @@ def card_text(
     *,
     n_sources: int,
     n_kept: int,
+    filtering: Sequence[str] = (),
 ) -> str:
     """The card as Markdown with its YAML header.
 
@@ -43,6 +44,7 @@ def card_text(
         detectors: role -> digest of the weights that decided.
         files: config -> its parquet files.
         n_sources, n_kept: source faces, kept pairs.
+        filtering: lines about attrition, the audit sample and what no detector could tell.
     """
     n_candidates = sum(cell.candidates for cell in cells)
     return "\n".join(
@@ -58,6 +60,7 @@ def card_text(
             *_configs(),
             *_filter(recipe, detectors),
             *_funnel(cells, taxonomy),
+            *filtering,
         ]
     )
 
@@ -110,7 +113,7 @@ def _filter(recipe: Recipe, detectors: Mapping[str, str]) -> list[str]:
     decided = {
         "distortion": recipe.detect.distortion or "the generator's own knowledge",
         "age": recipe.detect.age or "the generator's own knowledge",
-        "attributes": "the generator's own knowledge",
+        "attributes": _attribute_detector(recipe),
     }
     lines = [
         "## Filter",
@@ -122,6 +125,17 @@ def _filter(recipe: Recipe, detectors: Mapping[str, str]) -> list[str]:
         digest = f" (weights {detectors[role][:16]})" if role in detectors else ""
         lines.append(f"- {role}: {by}{digest}")
     return [*lines, ""]
+
+
+def _attribute_detector(recipe: Recipe) -> str:
+    settings = recipe.detect.attributes
+    if settings.method == "vlm":
+        return f"the vision-language model {settings.model}, form `{settings.form}`"
+    if settings.method == "clip":
+        return f"concept scores of {settings.target}"
+    if settings.method == "choice":
+        return f"the best of several detectors an attribute and group ({settings.file})"
+    return "the generator's own knowledge"
 
 
 def _funnel(cells: Sequence[FunnelCell], taxonomy: Taxonomy) -> list[str]:

@@ -13,7 +13,7 @@ The columns of the age attributes are decided by the age rule and not by labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from dataset_builder.schema.taxonomy import Taxonomy, Transition
@@ -35,6 +35,9 @@ class FilterSettings(Settings):
     unknown: Literal["reject", "accept", "no"] = "reject"
 
 
+RuleName = Literal[
+    "identical", "distorted", "age_moved", "source_has_attribute", "attribute_absent", "other_changed"
+]
 _Rule = Callable[[Evidence, Taxonomy, FilterSettings], Iterator[tuple[bool | None, str]]]
 
 
@@ -47,7 +50,8 @@ def judge(evidence: Evidence, taxonomy: Taxonomy, settings: FilterSettings | Non
         settings: strictness; the paper's requirements by default.
 
     Returns:
-        All violations in the order of the rules; the pair is kept if there is none.
+        All violations in the order of the rules; the pair is kept if there is none. Of evidence that is not
+        complete, only the first.
 
     Raises:
         InputError: the taxonomy has no transitions for the attribute.
@@ -68,7 +72,15 @@ def judge(evidence: Evidence, taxonomy: Taxonomy, settings: FilterSettings | Non
             found.append(Violation(reason, "; ".join(failed)))
     if unknown and chosen.unknown == "reject":
         found.append(Violation("unknown", "; ".join(dict.fromkeys(unknown))))
-    return Verdict(tuple(sorted(found, key=lambda violation: REASONS.index(violation.reason))))
+    found.sort(key=lambda violation: REASONS.index(violation.reason))
+    return Verdict(tuple(found if evidence.complete else found[:1]))
+
+
+def breaks(
+    evidence: Evidence, taxonomy: Taxonomy, settings: FilterSettings, rules: Iterable[RuleName]
+) -> bool:
+    """Whether one of the given rules certainly does not hold, whatever else may become known."""
+    return any(holds is False for name in rules for holds, _ in _RULES[name](evidence, taxonomy, settings))
 
 
 def _identical(evidence: Evidence, _: Taxonomy, __: FilterSettings) -> Iterator[tuple[bool | None, str]]:
@@ -154,12 +166,7 @@ def _said(subject: str, label: Label) -> str:
     return f"{subject}: {label}"
 
 
-_RULES: dict[
-    Literal[
-        "identical", "distorted", "age_moved", "source_has_attribute", "attribute_absent", "other_changed"
-    ],
-    _Rule,
-] = {
+_RULES: dict[RuleName, _Rule] = {
     "identical": _identical,
     "distorted": _distorted,
     "age_moved": _age_moved,

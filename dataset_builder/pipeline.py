@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dataset_builder.detect.attributes import attribute_detector, planned_cost, rule_order
 from dataset_builder.detect.distortion import load_distortion_model
 from dataset_builder.detect.evidence import Candidate, Detectors, gather
 from dataset_builder.filter import judge
@@ -42,6 +43,7 @@ class Plan:
         calls: detector -> pictures it will be asked about, at most.
         hours: estimated hours of making pictures.
         device: what those hours are hours of ("GPU" or "CPU").
+        dollars: what the attribute detector may cost, about; None where it is free or has no prices.
     """
 
     sources: int
@@ -49,6 +51,7 @@ class Plan:
     calls: dict[str, int]
     hours: float
     device: str
+    dollars: float | None = None
 
     def lines(self) -> list[str]:
         """The plan in words, a line a fact."""
@@ -57,6 +60,7 @@ class Plan:
             f"transformed faces {self.edits:,}",
             *(f"{f'calls, {name}':18}{count:,} pictures at most" for name, count in self.calls.items()),
             f"estimated         {self.hours:.1f} {self.device} hours",
+            *([] if self.dollars is None else [f"estimated         ${self.dollars:,.2f} for attributes"]),
         ]
 
 
@@ -68,11 +72,13 @@ class Built:
         directory: of the dataset.
         judged: every candidate with its verdict.
         detectors: role -> digest of the weights that decided.
+        costs: what the detectors took, a line a fact.
     """
 
     directory: Path
     judged: list[Judged]
     detectors: dict[str, str]
+    costs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ class Build:
         prebuilt: folder with sources.parquet and candidates.parquet, made earlier from the same recipe; None
             to make the pictures.
         show_progress: a bar on a terminal, a line a minute in a log.
+        budget: dollars for the attribute detector, in place of the recipe's; None leaves that in force.
     """
 
     path: Path
@@ -93,10 +100,11 @@ class Build:
     limit: int | None = None
     prebuilt: Path | None = None
     show_progress: bool = True
+    budget: float | None = None
 
     def plan(self) -> Plan:
         """Count what ``run`` will do, without doing it."""
-        recipe, _ = load_recipe(self.path)
+        recipe, taxonomy = load_recipe(self.path)
         generator, edits = source_generator(recipe, self.path.parent), editor(recipe)
         sources = len(limited(generator.requests(), self.limit))
         transformed = sources * len(edits.attributes())
@@ -106,7 +114,10 @@ class Build:
             calls["distortion"] = transformed
         if recipe.detect.age:
             calls["age"] = sources + transformed
-        return Plan(sources, transformed, calls, seconds / 3600, edits.device)
+        if recipe.detect.attributes.method != "ground-truth":
+            calls["attributes"] = sources + transformed
+        dollars = planned_cost(recipe.detect.attributes, taxonomy, sources, transformed)
+        return Plan(sources, transformed, calls, seconds / 3600, edits.device, dollars)
 
     def run(self) -> Built:
         """Build and publish the dataset.
@@ -115,7 +126,7 @@ class Build:
             InputError: bad recipe, missing file, a detector that doesn't fit.
         """
         recipe, taxonomy = load_recipe(self.path)
-        detectors = self._detectors(recipe)
+        detectors = self._detectors(recipe, taxonomy)
         remove_leftovers(self.out)
         store = Store(self.out / WORK_FOLDER)
         if self.prebuilt is None:
@@ -126,7 +137,8 @@ class Build:
         judged = self._judge(recipe, taxonomy, detectors, sources, transformed)
         used = detectors.targets_used()
         publish(self.out, recipe, taxonomy, sources, judged, used)
-        return Built(self.out, judged, used)
+        costs = detectors.attributes.summary() if detectors.attributes else []
+        return Built(self.out, judged, used, tuple(costs))
 
     def _generate(self, recipe: Recipe, store: Store) -> list[StoredFace]:
         generator = source_generator(recipe, self.path.parent)
@@ -174,10 +186,19 @@ class Build:
         transformed = [face for face in read_faces(folder / CANDIDATES_FILE) if face.source_sha256 in known]
         return sources, transformed
 
-    def _detectors(self, recipe: Recipe) -> Detectors:
+    def _detectors(self, recipe: Recipe, taxonomy: Taxonomy) -> Detectors:
         name = recipe.detect.distortion
         model = load_distortion_model(self.path.parent / name) if name else None
-        return Detectors(distortion=model, age=recipe.detect.age)
+        attributes = attribute_detector(
+            recipe.detect.attributes,
+            taxonomy,
+            self.path.parent,
+            self.out / WORK_FOLDER,
+            budget=self.budget,
+            show_progress=self.show_progress,
+        )
+        order = rule_order(recipe.detect.attributes, taxonomy, recipe.filter, recipe.detect.audit_sample)
+        return Detectors(distortion=model, age=recipe.detect.age, attributes=attributes, order=order)
 
     def _judge(
         self,
@@ -219,6 +240,7 @@ def _candidate(source: StoredFace, transformed: StoredFace) -> Candidate:
         transformed_age=transformed.age,
         distorted=transformed.distorted,  # type: ignore[arg-type]
         fault=source.fault or transformed.fault,
+        group=source.demographic,
     )
 
 

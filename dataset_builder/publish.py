@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from dataset_builder.card import CONFIGS, card_text
+from dataset_builder.filtering import Weighed, filtering_text
 from dataset_builder.funnel import Decided, funnel
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.taxonomy import Taxonomy
@@ -23,7 +24,7 @@ from dataset_builder.schema.verdict import Evidence, Verdict
 from dataset_builder.store import StoredFace
 from targets.base.errors import InputError
 from targets.base.files import write_json, write_parquet, write_text
-from targets.base.hashing import file_digest
+from targets.base.hashing import canonical_json, file_digest
 
 ROWS_PER_SHARD = 1000
 BUILD_FILE = "build.json"
@@ -90,8 +91,22 @@ def publish(
         out / BUILD_FILE,
         {"recipe": recipe.model_dump(mode="json"), "taxonomy": taxonomy.digest, "detectors": dict(detectors)},
     )
+    filtering = filtering_text(
+        [Weighed(item.decided(), item.evidence, item.verdict) for item in judged],
+        attributes,
+        list(taxonomy.groups),
+    )
     files = {name: sorted(str(path.relative_to(out)) for path in (out / name).glob("*")) for name in CONFIGS}
-    text = card_text(recipe, taxonomy, cells, detectors, files, n_sources=len(sources), n_kept=len(kept))
+    text = card_text(
+        recipe,
+        taxonomy,
+        cells,
+        detectors,
+        files,
+        n_sources=len(sources),
+        n_kept=len(kept),
+        filtering=filtering,
+    )
     write_text(out / "README.md", text)
 
 
@@ -148,6 +163,9 @@ def _features(taxonomy: Taxonomy) -> dict[str, Any]:
                 **ages,
                 "distorted": text,
                 "distortion": Value("float64"),
+                "complete": Value("bool"),
+                "audited": Value("bool"),
+                "label_reasons": text,
             }
         ),
     }
@@ -257,4 +275,7 @@ def _verdict_row(item: Judged, taxonomy: Taxonomy) -> dict[str, Any]:
         "detail": item.verdict.detail,
         "violations": [violation.reason for violation in item.verdict.violations],
         "distorted": item.evidence.distorted,
+        "complete": item.evidence.complete,
+        "audited": item.evidence.audited,
+        "label_reasons": canonical_json(item.evidence.label_reasons),
     }

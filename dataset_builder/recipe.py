@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from dataset_builder.detect.settings import Attributes, GroundTruth
 from dataset_builder.filter import FilterSettings
 from dataset_builder.schema.taxonomy import DEFAULT_TAXONOMY, Taxonomy, load_taxonomy
 from targets.base.config import Settings, read_toml, validated
@@ -57,10 +58,15 @@ class Detect(Settings):
     Attributes:
         distortion: JSON file of a trained model, beside the recipe.
         age: spec of a target with a concept "age".
+        attributes: settings of the attribute detector, told apart by ``method``.
+        audit_sample: share of candidates, drawn at random, that are run through every rule: how often a rule
+            is broken can't be read from first reasons, which depend on the order of the rules.
     """
 
     distortion: str | None = None
     age: str | None = None
+    attributes: Attributes = GroundTruth()
+    audit_sample: float = Field(default=0.05, ge=0, le=1)
 
 
 class Recipe(Settings):

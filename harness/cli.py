@@ -22,7 +22,9 @@ from harness.audit import Asking, audit_pairs
 from harness.capture import export_pictures
 from harness.commands import register
 from harness.demo import print_built, run_demo
+from harness.detector_commands import add_commands
 from harness.doctor import examine
+from harness.funnel_table import funnel_csv, funnel_table
 from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
 from harness.recognition_tables import recognition_csv, recognition_tables
@@ -61,6 +63,7 @@ app.add_typer(targets_app, name="targets")
 app.add_typer(capture_app, name="capture")
 app.add_typer(detector_app, name="detector")
 register(app)
+add_commands(detector_app)
 
 
 class Ci(StrEnum):
@@ -193,9 +196,15 @@ def table(
     counts: Annotated[bool, typer.Option(help="Pairs and identities instead of changes.")] = False,
     differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
     recognition: Annotated[bool, typer.Option(help="A recogniser's error rates instead.")] = False,
+    funnel: Annotated[bool, typer.Option(help="Of a built dataset: what the filter kept.")] = False,
 ) -> None:
-    """Write the disparity table of a run, or one that was printed elsewhere."""
-    if source.suffix == ".csv":
+    """Write the disparity table of a run, one that was printed elsewhere, or a dataset's funnel."""
+    if funnel:
+        if style is Format.CSV:
+            sys.stdout.write(funnel_csv(source))
+            return
+        shown = funnel_table(source)
+    elif source.suffix == ".csv":
         if style is Format.CSV:
             raise InputError(f"{source} is a CSV already; choose terminal, markdown or latex")
         shown = printed_table(source)
@@ -278,10 +287,13 @@ def build(
     candidates: Annotated[
         Path | None, typer.Option(help="Folder with sources.parquet and candidates.parquet made earlier.")
     ] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Dollars the attribute detector may spend, in all.")
+    ] = None,
     progress: ProgressOption = True,
 ) -> None:
     """Make counterfactual pairs: generate, edit, detect, filter, publish."""
-    job = Build(find_recipe(recipe), out, limit, candidates, show_progress=progress)
+    job = Build(find_recipe(recipe), out, limit, candidates, show_progress=progress, budget=budget)
     if dry_run:
         for line in job.plan().lines():
             typer.echo(line)

@@ -70,4 +70,6 @@ def print_built(console: Console, built: Built) -> None:
             reasons[item.verdict.reason] = reasons.get(item.verdict.reason, 0) + 1
     rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
     console.print(f"{counted(len(built.judged), 'candidate')}, {kept:,} kept; rejected: {rejected}")
+    for line in built.costs:
+        console.print(line)
     console.print(f"dataset written to {built.directory}")

@@ -33,6 +33,7 @@ class DistortionModel(Settings):
         weights_digest: of the embedder it was trained on; another embedder's vectors mean nothing to it.
         coefficients: (d,) floats.
         intercept, threshold: of the decision.
+        thresholds: "attribute/group" or "attribute" -> threshold in its place, tuned on people's labels.
         card: how it was trained and tuned, and how well it does.
     """
 
@@ -42,17 +43,19 @@ class DistortionModel(Settings):
     coefficients: tuple[float, ...]
     intercept: float
     threshold: float
+    thresholds: dict[str, float] = Field(default_factory=dict)
     card: dict[str, Any] = Field(default_factory=dict)
 
     def scores(self, vectors: FloatArray) -> FloatArray:
         """Decision values (n,) of (n, d) vectors; NaN where there is no vector."""
         return decision_values(vectors, np.array(self.coefficients), self.intercept)
 
-    def label(self, score: float) -> Label:
-        """Whether a decision value means distorted."""
+    def label(self, score: float, attribute: str = "", group: str = "") -> Label:
+        """Whether a decision value means distorted, for a face to which an attribute was applied."""
         if np.isnan(score):
             return "unknown"
-        return "yes" if score >= self.threshold else "no"
+        threshold = self.thresholds.get(attribute, self.threshold)
+        return "yes" if score >= self.thresholds.get(f"{attribute}/{group}", threshold) else "no"
 
     def save(self, path: Path) -> None:
         """Write the model as JSON."""

@@ -7,12 +7,14 @@ a further call. Every model is asked about a distinct picture once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from dataset_builder.detect.distortion import DistortionModel
+from dataset_builder.detect.labels import FaceLabels, FacePair, PairLabeller
+from dataset_builder.detect.order import RuleOrder
 from dataset_builder.schema.verdict import Evidence, Label
 from targets.base.errors import InputError
 from targets.catalogue import LoadedTarget, load_target
@@ -34,6 +36,7 @@ class Candidate:
     transformed_age: float | None
     distorted: Label
     fault: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,14 @@ class Detectors:
     Attributes:
         distortion: a trained model.
         age: spec of a target with a concept "age".
+        attributes: labels the faces; needs ``order``.
+        order: which rules may spare it a question.
     """
 
     distortion: DistortionModel | None = None
     age: str | None = None
+    attributes: PairLabeller | None = None
+    order: RuleOrder | None = None
 
     def targets_used(self) -> dict[str, str]:
         """What the detectors ask: role -> digest of the weights or the spec."""
@@ -63,6 +70,8 @@ class Detectors:
             used["distortion"] = self.distortion.weights_digest
         if self.age:
             used["age"] = load_target(self.age).card.weights_digest or self.age
+        if self.attributes:
+            used |= self.attributes.used()
         return used
 
 
@@ -89,7 +98,8 @@ def gather(
     for item in candidates:
         distorted = item.distorted
         if detectors.distortion:
-            distorted = detectors.distortion.label(scores.get(item.transformed.name, float("nan")))
+            score = scores.get(item.transformed.name, float("nan"))
+            distorted = detectors.distortion.label(score, item.attribute, item.group)
         before, after = opened[item.source.name], opened[item.transformed.name]
         evidence.append(
             Evidence(
@@ -103,7 +113,45 @@ def gather(
                 identical=before.pixel_hash is not None and before.pixel_hash == after.pixel_hash,
             )
         )
+    if detectors.attributes is not None and detectors.order is not None:
+        evidence = _labelled(candidates, evidence, detectors.attributes, detectors.order)
     return evidence, [_number(scores.get(item.transformed.name)) for item in candidates]
+
+
+def _labelled(
+    candidates: Sequence[Candidate], evidence: Sequence[Evidence], detector: PairLabeller, order: RuleOrder
+) -> list[Evidence]:
+    """The evidence with the detector's labels in place of the generator's, where a question was needed."""
+    bare = [
+        replace(item, source_labels={}, transformed_labels={}, audited=order.drawn(pair.transformed.name))
+        for item, pair in zip(evidence, candidates, strict=True)
+    ]
+    asked = [index for index, item in enumerate(bare) if order.needs_labels(item)]
+    pairs = [
+        FacePair(item.attribute, item.group, item.source, item.transformed)
+        for item in (candidates[index] for index in asked)
+    ]
+
+    def goes_on(number: int, source: FaceLabels) -> bool:
+        return order.goes_on(replace(bare[asked[number]], source_labels=source.labels))
+
+    found = dict(zip(asked, detector.label_pairs(pairs, goes_on), strict=True))
+    labelled = []
+    for index, item in enumerate(bare):
+        labels = found.get(index)
+        if labels is None:
+            labelled.append(replace(item, complete=False))
+            continue
+        labelled.append(
+            replace(
+                item,
+                source_labels=labels.source.labels,
+                transformed_labels=labels.transformed.labels if labels.transformed else {},
+                complete=labels.transformed is not None,
+                label_reasons=labels.reasons(),
+            )
+        )
+    return labelled
 
 
 def _number(value: float | None) -> float | None:

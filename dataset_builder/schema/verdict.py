@@ -44,6 +44,10 @@ class Evidence:
         distorted: whether the transformed face is distorted.
         unreadable: what is wrong with one of the two pictures, empty where nothing is.
         identical: both pictures have the same pixels.
+        complete: every detector was asked. Where not, an earlier rule had settled the pair, and only the
+            first violation says anything.
+        audited: belongs to the random sample of candidates that is run through every rule.
+        label_reasons: "source glasses" -> why that label is unknown, where the detector says so.
     """
 
     attribute: str
@@ -54,6 +58,9 @@ class Evidence:
     distorted: Label = "unknown"
     unreadable: str = ""
     identical: bool = False
+    complete: bool = True
+    audited: bool = True
+    label_reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

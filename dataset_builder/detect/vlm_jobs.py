@@ -1,0 +1,129 @@
+"""Requests to make: units side by side, the question about them, and where the answer belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dataset_builder.detect.settings import Vlm
+from dataset_builder.detect.vlm_answers import Reason, parse_reply, unanswered
+from dataset_builder.detect.vlm_prompt import Question
+from dataset_builder.detect.vlm_server import Exchange
+from dataset_builder.detect.vlm_store import AnswerStore, Bought, request_name
+from targets.base.hashing import settings_digest
+from targets.scoring import PictureRef
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What can't be taken apart: one face, or the two faces of a pair in the paper's form."""
+
+    key: str
+    faces: tuple[PictureRef, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One request to make; ``attempt`` is 0 for the first question about these units."""
+
+    units: tuple[Unit, ...]
+    question: Question
+    store: AnswerStore
+    attempt: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of the units, from left to right."""
+        return tuple(unit.key for unit in self.units)
+
+    @property
+    def faces(self) -> tuple[PictureRef, ...]:
+        """All faces, from left to right."""
+        return tuple(face for unit in self.units for face in unit.faces)
+
+    @property
+    def name(self) -> str:
+        """Digest of what is asked and how."""
+        asked = request_name(self.keys, self.attempt)
+        return settings_digest({"how": self.store.directory.name, "what": asked})
+
+    @property
+    def estimate(self) -> int:
+        """About how many tokens the request has, rather too many than too few."""
+        return self.question.estimate(len(self.faces))
+
+    def request(self, settings: Vlm) -> dict[str, Any]:
+        """The request in the Chat Completions format.
+
+        Raises:
+            UnreadableError: a face that can't be decoded.
+        """
+        faces = self.faces
+        request: dict[str, Any] = {
+            "model": settings.model,
+            "messages": self.question.messages(faces),
+            "temperature": settings.temperature,
+            "max_tokens": settings.max_tokens,
+        }
+        if settings.strict_schema:
+            request["response_format"] = self.question.schema(len(faces))
+        if settings.seed is not None:
+            request["seed"] = settings.seed
+        return request
+
+    def keep(self, exchange: Exchange) -> Bought:
+        """Put what was answered in its store, on disk before this returns."""
+        sizes = [len(unit.faces) for unit in self.units]
+        bought = bought_of(
+            self.keys, sizes, list(self.question.phrases), self.attempt, exchange, self.estimate
+        )
+        self.store.add(bought)
+        return bought
+
+
+def bought_of(
+    units: Sequence[str],
+    sizes: Sequence[int],
+    attributes: Sequence[str],
+    attempt: int,
+    exchange: Exchange,
+    estimate: int,
+) -> Bought:
+    """What an exchange says about units of the given numbers of faces.
+
+    A request that was refused outright costs nothing; an answer without a count of tokens, the estimate.
+    """
+    if exchange.reply is None:
+        flat = [unanswered(attributes, exchange.reason or "no_result")] * sum(sizes)
+    else:
+        flat = parse_reply(exchange.reply, attributes, sum(sizes))
+    parts = iter(flat)
+    assumed = 0 if exchange.reply is None else estimate
+    return Bought(
+        units=tuple(units),
+        answers=tuple(tuple(next(parts) for _ in range(size)) for size in sizes),
+        attempt=attempt,
+        tokens_in=assumed if exchange.tokens_in is None else exchange.tokens_in,
+        tokens_out=exchange.tokens_out or 0,
+        resent=exchange.resent,
+    )
+
+
+# (name of the store, key of the unit) -> why there is no answer yet
+Failures = Mapping[tuple[str, str], Reason]
+
+
+class Channel(Protocol):
+    """A way to the server."""
+
+    def recover(self, stores: Sequence[AnswerStore]) -> None:
+        """Fetch what an earlier run sent and did not live to see answered."""
+
+    def send(self, jobs: Sequence[Job]) -> Failures:
+        """Make the requests and keep the answers; name the units that got none."""
+
+
+def failures_of(job: Job, reason: Reason) -> dict[tuple[str, str], Reason]:
+    """Every unit of a job without an answer."""
+    return {(job.store.directory.name, key): reason for key in job.keys}

@@ -1,0 +1,161 @@
+"""Answers on disk: one small file a reply, written whole the moment it comes, so that none is bought twice.
+
+A file is named by what was asked, in a folder named by how it was asked (model, question, settings).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataset_builder.detect.vlm_answers import FaceAnswer
+from targets.base.errors import InputError
+from targets.base.files import write_json
+
+
+@dataclass(frozen=True)
+class Bought:
+    """One reply.
+
+    Attributes:
+        units: keys of what was asked together.
+        answers: one tuple a unit, one answer a face.
+        attempt: 0 for the first question about these units.
+        tokens_in, tokens_out: as the server counts them, or estimated where it doesn't.
+        resent: how often the request was sent again before it was answered.
+    """
+
+    units: tuple[str, ...]
+    answers: tuple[tuple[FaceAnswer, ...], ...]
+    attempt: int
+    tokens_in: int
+    tokens_out: int
+    resent: int
+
+    @property
+    def name(self) -> str:
+        """Digest of what was asked, 64 hexadecimal digits."""
+        return request_name(self.units, self.attempt)
+
+
+def request_name(units: Sequence[str], attempt: int) -> str:
+    """Digest of units asked together for the given time, 64 hexadecimal digits."""
+    return hashlib.sha256("\n".join([str(attempt), *units]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all replies say about one unit: answers, how often it was asked, with how many units last."""
+
+    answers: tuple[FaceAnswer, ...]
+    attempts: int
+    together: int
+
+
+@dataclass
+class Tally:
+    """What the answers took."""
+
+    requests: int = 0
+    resent: int = 0
+    units: int = 0
+    faces: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def count(self, bought: Bought) -> None:
+        """Count one reply."""
+        self.requests += 1
+        self.resent += bought.resent
+        self.units += len(bought.units)
+        self.tokens_in += bought.tokens_in
+        self.tokens_out += bought.tokens_out
+        self.faces += sum(map(len, bought.answers))
+
+    def add(self, other: Tally) -> None:
+        """Add another tally."""
+        self.requests += other.requests
+        self.resent += other.resent
+        self.units += other.units
+        self.faces += other.faces
+        self.tokens_in += other.tokens_in
+        self.tokens_out += other.tokens_out
+
+
+class AnswerStore:
+    """Answers of one question, in memory and on disk; shared by threads."""
+
+    def __init__(self, directory: Path, question: dict[str, Any]) -> None:
+        """Open the folder; ``question`` is written there once, for people."""
+        self.directory = directory
+        self.known: dict[str, Known] = {}
+        self.tally = Tally()
+        self._lock = threading.Lock()
+        if not (directory / "question.json").exists():
+            write_json(directory / "question.json", question)
+        for bought in self._read():
+            self._take(bought)
+
+    def _read(self) -> Iterable[Bought]:
+        found = [_bought(path) for path in sorted(self.directory.glob("*/*.json"))]
+        return sorted(found, key=lambda bought: bought.attempt)
+
+    def add(self, bought: Bought) -> None:
+        """Keep one reply; on disk before this returns."""
+        write_json(self.directory / bought.name[:2] / f"{bought.name}.json", _as_json(bought))
+        with self._lock:
+            self._take(bought)
+
+    def _take(self, bought: Bought) -> None:
+        self.tally.count(bought)
+        for unit, answers in zip(bought.units, bought.answers, strict=True):
+            before = self.known.get(unit)
+            merged = answers
+            if before is not None:
+                merged = tuple(
+                    old.filled(new) if _usable(old) else new
+                    for old, new in zip(before.answers, answers, strict=True)
+                )
+            attempts = bought.attempt + 1 if before is None else max(before.attempts, bought.attempt + 1)
+            self.known[unit] = Known(merged, attempts, len(bought.units))
+
+
+def _usable(answer: FaceAnswer) -> bool:
+    return any(label != "unknown" for label in answer.labels.values())
+
+
+def _as_json(bought: Bought) -> dict[str, Any]:
+    return {
+        "units": list(bought.units),
+        "attempt": bought.attempt,
+        "tokens_in": bought.tokens_in,
+        "tokens_out": bought.tokens_out,
+        "resent": bought.resent,
+        "answers": [
+            [{"labels": dict(face.labels), "reasons": dict(face.reasons)} for face in unit]
+            for unit in bought.answers
+        ],
+    }
+
+
+def _bought(path: Path) -> Bought:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return Bought(
+            units=tuple(data["units"]),
+            answers=tuple(
+                tuple(FaceAnswer(face["labels"], face["reasons"]) for face in unit)
+                for unit in data["answers"]
+            ),
+            attempt=data["attempt"],
+            tokens_in=data["tokens_in"],
+            tokens_out=data["tokens_out"],
+            resent=data["resent"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"the kept answer {path} can't be read ({error}); delete that file") from None

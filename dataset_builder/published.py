@@ -1,0 +1,100 @@
+"""A published dataset read back: rows of one config, class labels as names, without loading ``datasets``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataset_builder.funnel import Decided
+from dataset_builder.publish import BUILD_FILE
+from dataset_builder.recipe import Recipe
+from dataset_builder.schema.taxonomy import Taxonomy, load_taxonomy
+from targets.base.config import validated
+from targets.base.errors import InputError
+
+
+def read_config(dataset: Path, config: str, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The rows of one config, in order.
+
+    Args:
+        dataset: folder that ``build`` wrote.
+        config: "pairs", "sources", "candidates" or "verdicts".
+        columns: which of them; None for all.
+
+    Raises:
+        InputError: no such config, or not as ``build`` writes it.
+    """
+    table = _table(dataset, config, columns)
+    names = _class_names(table.schema)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        for column, classes in names.items():
+            if column in row:
+                row[column] = classes[row[column]]
+    return rows
+
+
+def _table(dataset: Path, config: str, columns: Sequence[str] | None) -> pa.Table:
+    shards = sorted((dataset / config).glob("*.parquet"))
+    if not shards:
+        raise InputError(f"{dataset} is no built dataset: it has no config '{config}'")
+    try:
+        return pa.concat_tables(
+            [pq.read_table(shard, columns=list(columns) if columns else None) for shard in shards]
+        )
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{dataset / config} can't be read: {error}") from None
+
+
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
+    features = json.loads(metadata).get("info", {}).get("features", {})
+    return {
+        name: feature["names"]
+        for name, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    }
+
+
+def group_names(dataset: Path) -> list[str]:
+    """All groups of the dataset's taxonomy, in its order."""
+    schema = _table(dataset, "verdicts", ["demographic"]).schema
+    return _class_names(schema)["demographic"]
+
+
+def read_decided(dataset: Path) -> list[Decided]:
+    """Every candidate with the first rule that it breaks."""
+    rows = read_config(dataset, "verdicts", ["identity", "demographic", "attribute", "reason"])
+    return [
+        Decided(row["attribute"], row["demographic"], row["identity"], row["reason"] or None) for row in rows
+    ]
+
+
+def read_build(dataset: Path, taxonomy: str | None = None) -> tuple[Recipe, Taxonomy]:
+    """The recipe a dataset was built from, and its taxonomy.
+
+    Args:
+        dataset: folder that ``build`` wrote.
+        taxonomy: shipped name or file, where the recipe's own is not at hand.
+
+    Raises:
+        InputError: no such file, or another taxonomy than the one it was built with.
+    """
+    path = dataset / BUILD_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        recipe = validated(Recipe, data["recipe"], str(path))
+        digest = data["taxonomy"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{dataset} is no built dataset: {BUILD_FILE} can't be read ({error})") from None
+    loaded = load_taxonomy(taxonomy or recipe.taxonomy)
+    if loaded.digest != digest:
+        raise InputError(
+            f"{dataset} was built with another version of taxonomy '{recipe.taxonomy}': give it by --taxonomy"
+        )
+    return recipe, loaded

@@ -1,0 +1,488 @@
+"""The vision-language detector against a real server that misbehaves: right labels, no pair lost, no leak."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from dataset_builder.detect.attributes import attribute_detector, rule_order
+from dataset_builder.detect.evidence import Candidate, Detectors, gather
+from dataset_builder.detect.labels import FacePair
+from dataset_builder.detect.settings import Vlm
+from dataset_builder.filter import FilterSettings, judge
+from dataset_builder.schema.verdict import Evidence
+from targets.base.errors import InputError
+from targets.scoring import PictureRef
+from tests.coded import PAPER, PRESENCE, coded_face, drawn, labels, write_candidates, write_recipe
+from tests.openai_server import ALWAYS, ONCE, Running, running
+from tests.support import FACEDELTA, call, command
+
+pytest.importorskip("openai", reason="the extra 'vlm' is not installed")
+
+KEY = "sk-SECRET-0123456789"
+PERIOD = 101
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def vlm(server: Running | None, **more: Any) -> Vlm:
+    fields = {
+        "model": "test-vlm",
+        "base_url": server.base_url if server else "http://127.0.0.1:9/v1",
+        "timeout": 3.0,
+        "backoff": 0.01,
+        "answer_retries": 2,
+        "poll_seconds": 0.05,
+        "price_input": 2.5,
+        "price_output": 10.0,
+        **more,
+    }
+    return Vlm(method="vlm", **fields)
+
+
+def faces(count: int, first: int = 0) -> list[PictureRef]:
+    """Faces that carry their number and, by it, different labels."""
+    return [
+        PictureRef(f"face-{number}", lambda n=number: drawn(n, truth(n)))
+        for number in range(first, first + count)
+    ]
+
+
+def truth(number: int) -> dict[str, Any]:
+    return labels(*(name for place, name in enumerate(PRESENCE) if (number * 7 + place * 3) % 5 == 0))
+
+
+def detector(settings: Vlm, folder: Path) -> Any:
+    found = attribute_detector(settings, PAPER, folder, folder / "work", show_progress=False)
+    assert found is not None
+    return found
+
+
+def labels_of(settings: Vlm, folder: Path, asked: Sequence[PictureRef]) -> dict[str, Any]:
+    return dict(detector(settings, folder).detector.labels_of(asked))
+
+
+def expected(number: int) -> dict[str, str]:
+    """Label of every attribute, or why it is unknown, under the server's faults."""
+    kind = ALWAYS.get(number % PERIOD)
+    whole = {
+        "refusal": "refusal",
+        "refusal_prose": "refusal",
+        "content_filter": "content_filter",
+        "filtered_400": "content_filter",
+        "prose": "prose",
+    }.get(kind or "")
+    known: dict[str, str] = {name: truth(number)[name] for name in PRESENCE}
+    if whole:
+        return dict.fromkeys(PRESENCE, whole)
+    if kind == "duplicate":
+        return {**known, PRESENCE[0]: "conflict"}
+    if kind == "wrong_name":
+        return {**known, PRESENCE[1]: "wrong_name"}
+    return known
+
+
+def plain(number: int) -> dict[str, str]:
+    """What a server without faults says."""
+    return {name: truth(number)[name] for name in PRESENCE}
+
+
+def said(found: Any) -> dict[str, str]:
+    return {name: found.reasons.get(name, label) for name, label in found.labels.items()}
+
+
+def thousand_pairs() -> list[Candidate]:
+    """50 source faces of 8 groups, 20 transformed ones each; every fault is met, on both sides."""
+    groups = list(PAPER.groups)
+    found = []
+    for source in range(50):
+        before = source * 21
+        for edit in range(20):
+            attribute = PRESENCE[edit % len(PRESENCE)]
+            after = before + 1 + edit
+            refs = [
+                PictureRef(f"face-{number}", lambda n=number: drawn(n, truth(n)))
+                for number in (before, after)
+            ]
+            found.append(
+                Candidate(attribute, refs[0], refs[1], {}, {}, 30.0, 31.0, "no", group=groups[source % 8])
+            )
+    return found
+
+
+def number_of(ref: PictureRef) -> int:
+    return int(ref.name.removeprefix("face-"))
+
+
+def test_a_thousand_pairs_and_every_fault(tmp_path: Path) -> None:
+    candidates = thousand_pairs()
+    met = {number_of(ref) % PERIOD for item in candidates for ref in (item.source, item.transformed)}
+    assert met >= set(ALWAYS) | set(ONCE)
+    with running(period=PERIOD, sleep=4.0) as server:
+        settings = vlm(server)
+        detectors = Detectors(
+            attributes=detector(settings, tmp_path),
+            order=rule_order(settings, PAPER, FilterSettings(), audit_sample=1.0),
+        )
+        evidence, _ = gather(candidates, detectors, tmp_path, show_progress=False)
+        stats = server.stats()
+    assert len(evidence) == 1000
+    for item, pair in zip(evidence, candidates, strict=True):
+        assert item.complete
+        for side, ref, found in (
+            ("source", pair.source, item.source_labels),
+            ("transformed", pair.transformed, item.transformed_labels),
+        ):
+            wanted = expected(number_of(ref))
+            got = {name: item.label_reasons.get(f"{side} {name}", found[name]) for name in PRESENCE}
+            assert got == wanted, (ref.name, side)
+            assert set(found.values()) <= {"yes", "no", "unknown"}
+    assert stats["keys"] == [KEY]
+    summary = "\n".join(detectors.attributes.summary()) if detectors.attributes else ""
+    assert "refusal" in summary
+    assert KEY not in summary + repr(evidence[0]) + repr(detectors)
+    kept = "".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.json"))
+    assert KEY not in kept
+
+
+def test_the_second_time_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = faces(101)
+    with running(period=PERIOD, sleep=4.0) as server:
+        settings = vlm(server)
+        first = labels_of(settings, tmp_path, asked)
+        before = server.stats()["requests"]
+        assert labels_of(settings, tmp_path, asked) == first
+        assert server.stats()["requests"] == before
+    # Without a server and without a key: everything is there.
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert labels_of(settings, tmp_path, asked) == first
+
+
+@pytest.mark.parametrize(
+    "change", [{"model": "other"}, {"temperature": 0.5}, {"phrases": {"glasses": "spectacles"}}]
+)
+def test_another_question_is_asked_anew(tmp_path: Path, change: dict[str, Any]) -> None:
+    with running() as server:
+        labels_of(vlm(server), tmp_path, faces(4))
+        labels_of(vlm(server, concurrency=2, retries=1), tmp_path, faces(4))
+        assert server.stats()["requests"] == 1
+        labels_of(vlm(server, **change), tmp_path, faces(4))
+        assert server.stats()["requests"] == 2
+
+
+@pytest.mark.parametrize(("form", "requests"), [("ours", 3), ("single", 3 * len(PRESENCE))])
+def test_forms_that_look_at_faces(tmp_path: Path, form: str, requests: int) -> None:
+    asked = faces(9)
+    with running() as server:
+        found = labels_of(vlm(server, form=form), tmp_path, [*asked, *asked])
+        assert server.stats()["requests"] == requests
+    assert {name: said(item) for name, item in found.items()} == {
+        ref.name: plain(number_of(ref)) for ref in asked
+    }
+
+
+def test_the_papers_form_shows_each_pair(tmp_path: Path) -> None:
+    asked = faces(4)
+    pairs = [FacePair("glasses", "WM", asked[0], other) for other in asked[1:]]
+    with running() as server:
+        found = detector(vlm(server, form="paper"), tmp_path).label_pairs(pairs, lambda _, __: True)
+        stats = server.stats()
+    assert (stats["requests"], stats["faces"]) == (3, 6)
+    for pair, answer in zip(pairs, found, strict=True):
+        assert said(answer.source) == plain(number_of(pair.source))
+        assert said(answer.transformed) == plain(number_of(pair.transformed))
+
+
+def test_few_shot_examples_come_first_and_are_balanced(tmp_path: Path) -> None:
+    folder = tmp_path / "examples"
+    folder.mkdir()
+    rows = ["picture,attribute,label"]
+    for number, present in enumerate(
+        [("glasses",), ("glasses", "smile"), (), ("smile",), (), tuple(PRESENCE)]
+    ):
+        (folder / f"{number}.png").write_bytes(drawn(500 + number, labels(*present)))
+        rows += [f"{number}.png,{name},{'yes' if name in present else 'no'}" for name in PRESENCE]
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    from dataset_builder.detect.vlm_examples import choose_examples, load_examples
+
+    examples = load_examples(folder)
+    four = choose_examples(examples, ["glasses"], 4)
+    assert [item.labels["glasses"] for item in four] == ["yes", "yes", "no", "no"]
+    with running() as server:
+        settings = vlm(server, form="single", shots=2, examples="examples")
+        found = labels_of(settings, tmp_path, faces(4))
+        assert said(found["face-3"]) == plain(3)
+    with pytest.raises(InputError, match="4 examples needed for scarf"):
+        choose_examples(examples, ["scarf"], 4)
+    (folder / "labels.csv").write_text("picture,attribute,label\n0.png,glasses,maybe\n", encoding="utf-8")
+    with pytest.raises(InputError, match="row 2: a label must be yes, no or unknown, got 'maybe'"):
+        load_examples(folder)
+
+
+def test_the_budget_is_not_passed_and_what_was_bought_is_kept(tmp_path: Path) -> None:
+    asked = faces(200)
+    with running() as server:
+        with pytest.raises(InputError, match="the next request could pass the budget of") as stop:
+            labels_of(vlm(server, budget=0.1), tmp_path, asked)
+        tokens = server.stats()["tokens"]
+        spent = (tokens[0] * 2.5 + tokens[1] * 10) / 1e6
+        assert 0.05 < spent <= 0.1
+        assert f"${spent:.4f} is spent" in str(stop.value)
+        # The same budget again buys nothing more; a larger one goes on where it was.
+        before = server.stats()["requests"]
+        with pytest.raises(InputError, match="could pass the budget"):
+            labels_of(vlm(server, budget=0.1), tmp_path, asked)
+        assert server.stats()["requests"] == before
+        found = labels_of(vlm(server, budget=10), tmp_path, asked)
+        stats = server.stats()
+    assert (stats["requests"], stats["repeated"]) == (50, 0)
+    assert said(found["face-150"]) == plain(150)
+
+
+def test_a_budget_holds_where_the_estimate_is_too_low(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dataset_builder.detect.vlm_prompt.CHARACTERS_PER_TOKEN", 30)
+    with running() as server:
+        with pytest.raises(InputError, match="could pass"):
+            labels_of(vlm(server, budget=0.1, concurrency=1, max_tokens=500), tmp_path, faces(200))
+        tokens = server.stats()["tokens"]
+    assert (tokens[0] * 2.5 + tokens[1] * 10) / 1e6 <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, "refuses the key in OPENAI_API_KEY"),
+        (404, "knows no model 'test-vlm'"),
+        (422, "answers 422"),
+        (500, "got no answer (server_error 4)"),
+        (429, "got no answer (rate_limit 4)"),
+        (400, "got no answer (rejected 4)"),
+    ],
+)
+def test_lasting_faults_are_one_line_without_the_key(tmp_path: Path, status: int, words: str) -> None:
+    with running(status=status) as server, pytest.raises(InputError) as stop:
+        labels_of(vlm(server, retries=1), tmp_path, faces(4))
+    assert words in str(stop.value)
+    assert KEY not in str(stop.value)
+    assert "\n" not in str(stop.value)
+    error: BaseException | None = stop.value
+    while error is not None:
+        assert KEY not in f"{error!r} {vars(error)}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_a_server_that_is_not_there_stops_the_run_early(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"2\d requests in a row failed, the last with connection"):
+        labels_of(vlm(None, retries=0, concurrency=2), tmp_path, faces(400))
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [("", "must hold the server's key"), ("sk-\x07", "printable ASCII")]
+)
+def test_a_key_that_is_none(tmp_path: Path, key: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(InputError, match=words) as stop:
+        labels_of(vlm(None, base_url=None), tmp_path, faces(1))
+    assert "sk-" not in str(stop.value)
+
+
+def test_a_line_end_after_the_key_does_not_spill_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    with running() as server:
+        labels_of(vlm(server), tmp_path, faces(1))
+        assert server.stats()["keys"] == [KEY]
+
+
+def test_the_batch_api_gives_the_same_labels_for_half_the_price(tmp_path: Path) -> None:
+    asked = faces(101)
+    with running(period=PERIOD, sleep=0.0) as server:
+        online = labels_of(vlm(server), tmp_path / "online", asked)
+    with running(period=PERIOD, sleep=0.0) as server:
+        settings = vlm(server, mode="batch", batch_requests=10, max_failures=0.5)
+        found = labels_of(settings, tmp_path / "batch", asked)
+        again = labels_of(settings, tmp_path / "batch", asked)
+        assert server.stats()["batches"] >= 3
+    # One face's own question fails for once: it has no result in the batch, keeps what the common answer left
+    # open, and is asked again by the next run.
+    assert {name for name in online if found[name] != online[name]} == {"face-21"}
+    assert "no" not in found["face-21"].labels.values()
+    assert again == online
+
+
+def test_a_batch_stays_within_the_budget(tmp_path: Path) -> None:
+    with running() as server:
+        with pytest.raises(InputError, match="could pass the budget"):
+            labels_of(vlm(server, mode="batch", budget=0.1), tmp_path, faces(200))
+        tokens = server.stats()["tokens"]
+    assert 0.02 < (tokens[0] * 1.25 + tokens[1] * 5) / 1e6 <= 0.1
+
+
+BUILD = """
+[detect]
+audit_sample = {audit}
+
+[detect.attributes]
+method = "vlm"
+model = "test-vlm"
+base_url = "{url}"
+form = "{form}"
+timeout = 5.0
+backoff = 0.01
+price_input = 2.5
+price_output = 10.0
+concurrency = 4
+"""
+EDITS = ("glasses", "smile", "scarf", "blue_hair", "old")
+
+
+def coded_candidates(folder: Path, identities: int = 24) -> None:
+    """Three identities a group; some edits fail, some sources have the attribute, some move the age."""
+    sources, edits = [], []
+    number = 0
+    groups = list(PAPER.groups)
+    chance = random.Random(3)
+    for identity in range(identities):
+        group = groups[identity % 8]
+        before = ("smile",) if identity % 6 == 0 else ()
+        sources.append(coded_face(number, group, f"{group}-{identity}", labels(*before)))
+        number += 1
+        for attribute in EDITS:
+            after = {*before, attribute} if chance.random() < 0.8 else set(before)
+            if chance.random() < 0.1:
+                after |= {"curly_hair"}
+            age = 55.0 if attribute == "old" else 30.0 + 12 * (chance.random() < 0.2)
+            distorted = "yes" if chance.random() < 0.1 else "no"
+            face = coded_face(
+                number, group, f"{group}-{identity}", labels(*after - {"old"}), age=age, distorted=distorted
+            )
+            edits.append((identity, attribute, face))
+            number += 1
+    write_candidates(folder, sources, iter(edits))
+
+
+def verdicts(dataset: Path) -> list[dict[str, Any]]:
+    return list(pq.read_table(dataset / "verdicts").to_pylist())
+
+
+def test_a_build_killed_while_it_waits_asks_nothing_twice(tmp_path: Path) -> None:
+    coded_candidates(tmp_path)
+    with running(hang_after=12) as server:
+        path = write_recipe(tmp_path, EDITS, BUILD.format(url=server.base_url, form="ours", audit=0))
+        arguments = ["build", path, "--out", tmp_path / "out", "--candidates", tmp_path, "--no-progress"]
+        process = subprocess.Popen([str(FACEDELTA), *map(str, arguments)], stderr=subprocess.DEVNULL)
+        answers = tmp_path / "out" / ".build" / "answers"
+        deadline = time.monotonic() + 60
+        # Until every answer that was given is on disk; all further requests hang.
+        while time.monotonic() < deadline and len(list(answers.glob("*/*/*.json"))) < 12:
+            time.sleep(0.05)
+        kept = {file.name for file in answers.glob("*/*/*.json")}
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert len(kept) >= 12
+        before = server.stats()
+    with running() as server:
+        text = path.read_text(encoding="utf-8")
+        # A server at another address is another model to the cache: its folder is renamed for the test.
+        (found,) = [folder for folder in answers.iterdir() if folder.is_dir()]
+        settings = json.loads((found / "question.json").read_text(encoding="utf-8"))
+        path.write_text(text.replace(settings["base_url"], server.base_url), encoding="utf-8")
+        from targets.base.hashing import settings_digest
+
+        found.rename(answers / settings_digest({**settings, "base_url": server.base_url})[:16])
+        result = command(*arguments)
+        assert result.status == 0, result.err
+        after = server.stats()
+        rebuilt = command(*arguments)
+        assert rebuilt.status == 0
+        assert server.stats()["requests"] == after["requests"]
+    with running() as server:
+        path.write_text(text.replace(settings["base_url"], server.base_url), encoding="utf-8")
+        calm = [*arguments[:3], tmp_path / "calm", *arguments[4:]]
+        assert command(*calm).status == 0
+        undisturbed = server.stats()
+    assert before["answered"] + after["answered"] == undisturbed["answered"]
+    assert [{**row} for row in verdicts(tmp_path / "out")] == verdicts(tmp_path / "calm")
+    assert KEY not in result.out + result.err
+
+
+def test_both_forms_and_the_truth_agree_and_ours_asks_less(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coded_candidates(tmp_path)
+    found, stats = {}, {}
+    for form in ("paper", "ours"):
+        with running() as server:
+            path = write_recipe(tmp_path, EDITS, BUILD.format(url=server.base_url, form=form, audit=0))
+            out = tmp_path / form
+            result = call(capsys, "build", path, "--out", out, "--candidates", tmp_path, "--no-progress")
+            assert result.status == 0, result.err
+            assert "tokens in" in result.out
+            stats[form] = server.stats()
+        found[form] = {row["pair_id"]: (row["kept"], row["reason"]) for row in verdicts(out)}
+    path = write_recipe(tmp_path, EDITS)
+    call(capsys, "build", path, "--out", tmp_path / "truth", "--candidates", tmp_path, "--no-progress")
+    truth_verdicts = {row["pair_id"]: (row["kept"], row["reason"]) for row in verdicts(tmp_path / "truth")}
+    assert found["paper"] == found["ours"] == truth_verdicts
+    assert len({reason for _, reason in truth_verdicts.values()}) >= 6
+    assert stats["ours"]["requests"] * 2 <= stats["paper"]["requests"]
+    assert sum(stats["ours"]["tokens"]) * 2 <= sum(stats["paper"]["tokens"])
+
+
+def test_the_audit_sample_goes_through_every_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    coded_candidates(tmp_path)
+    rows = {}
+    for audit in ("0.0", "0.5", "1.0"):
+        with running() as server:
+            path = write_recipe(tmp_path, EDITS, BUILD.format(url=server.base_url, form="ours", audit=audit))
+            out = tmp_path / audit
+            call(capsys, "build", path, "--out", out, "--candidates", tmp_path, "--no-progress")
+        rows[audit] = {row["pair_id"]: row for row in verdicts(out)}
+    for name, row in rows["1.0"].items():
+        assert row["complete"]
+        assert row["audited"]
+        half, none = rows["0.5"][name], rows["0.0"][name]
+        assert half["reason"] == none["reason"] == row["reason"]
+        assert not none["audited"]
+        if half["audited"]:
+            assert half["violations"] == row["violations"]
+        elif not half["complete"]:
+            assert half["violations"] == row["violations"][:1]
+    share = sum(row["audited"] for row in rows["0.5"].values()) / len(rows["0.5"])
+    assert 0.3 < share < 0.7
+    several = [row for row in rows["1.0"].values() if len(row["violations"]) > 1]
+    assert several
+
+
+def test_evidence_that_is_not_complete_has_one_reason() -> None:
+    item = Evidence("smile", distorted="yes", source_age=30, transformed_age=60, complete=False)
+    assert [violation.reason for violation in judge(item, PAPER).violations] == ["distorted"]
+
+
+def test_no_budget_without_prices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    coded_candidates(tmp_path, 8)
+    text = BUILD.format(url="http://127.0.0.1:9/v1", form="ours", audit=0)
+    path = write_recipe(tmp_path, EDITS, text.replace("price_input = 2.5\n", ""))
+    arguments = ("build", path, "--out", tmp_path / "out", "--candidates", tmp_path)
+    result = call(capsys, *arguments, "--budget", 1)
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "a budget needs price_input and price_output" in result.err
+    path = write_recipe(tmp_path, EDITS, text + "budgte = 3\n")
+    assert "unknown key" in call(capsys, *arguments).err
+    path = write_recipe(tmp_path, EDITS)
+    assert "a budget is for the method 'vlm'" in call(capsys, *arguments, "--budget", 1).err
+    assert os.environ["OPENAI_API_KEY"] == KEY
