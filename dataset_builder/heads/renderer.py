@@ -69,7 +69,7 @@ def use_threads(count: int) -> None:
 def render(scene: Scene, settings: RenderSettings) -> NDArray[np.uint8]:
     """The picture (size, size, 3) of a scene."""
     mi = _mitsuba()
-    loaded = mi.load_dict(_describe(mi, scene, settings))
+    loaded = mi.load_dict(_describe(mi, scene, settings), parallel=False)
     film = np.array(mi.render(loaded, spp=settings.samples, seed=scene.background % 65536))
     alpha = np.clip(film[..., 3:4], 0, 1)
     noisy = film[..., :3] * scene.exposure + (1 - alpha) * backdrop(scene.background, settings.size)
@@ -109,24 +109,29 @@ def _describe(mi: Any, scene: Scene, settings: RenderSettings) -> dict[str, Any]
             "film": film | {"rfilter": {"type": "box"}},
             "sampler": {"type": "independent", "sample_count": settings.samples},
         },
-        "ambient": {"type": "constant", "radiance": {"type": "rgb", "value": scene.ambient.tolist()}},
     }
-    for name, softbox in scene.softboxes.items():
-        described[name] = _emitter(mi, softbox, scene.middle)
+    sky = {"type": "constant", "radiance": {"type": "rgb", "value": scene.ambient.tolist()}}
+    described["ambient"] = mi.load_dict(sky)
     for number, part in enumerate(scene.surfaces):
         described[f"surface{number:03d}"] = _shape(mi, part)
+    for name, softbox in scene.softboxes.items():
+        described[name] = _emitter(mi, softbox, scene.middle)
     return described
 
 
-def _emitter(mi: Any, softbox: Softbox, middle: Floats) -> dict[str, Any]:
+def _emitter(mi: Any, softbox: Softbox, middle: Floats) -> Any:
+    """A softbox as a loaded object: from nested descriptions mitsuba makes lights in an order that varies
+    from call to call, and with the order the light that a random number picks."""
     facing = mi.ScalarTransform4f().look_at(
         origin=softbox.centre.tolist(), target=middle.tolist(), up=[0, 1, 0]
     )
-    return {
-        "type": "rectangle",
-        "to_world": facing @ mi.ScalarTransform4f().scale(softbox.size / 2),
-        "light": {"type": "area", "radiance": {"type": "rgb", "value": softbox.radiance.tolist()}},
-    }
+    return mi.load_dict(
+        {
+            "type": "rectangle",
+            "to_world": facing @ mi.ScalarTransform4f().scale(softbox.size / 2),
+            "light": {"type": "area", "radiance": {"type": "rgb", "value": softbox.radiance.tolist()}},
+        }
+    )
 
 
 def _shape(mi: Any, part: Surface) -> Any:

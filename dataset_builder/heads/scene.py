@@ -152,9 +152,9 @@ def _softboxes(variation: Variation, frame: Frame, ahead: Floats) -> dict[str, S
     # Power is radiance times area: a larger softbox is softer, not brighter.
     key = light.key * 62.0 / light.size**2
     return {
-        "key": Softbox(place(light.azimuth, light.elevation, 11.0), light.size, key * warm),
-        "fill": Softbox(place(-48, 8, 11.0), 4.0, light.fill * 62.0 / 16.0 * cool),
         "rim": Softbox(place(-145, 32, 10.0), 2.2, light.rim * 10.0 * np.ones(3)),
+        "fill": Softbox(place(-48, 8, 11.0), 4.0, light.fill * 62.0 / 16.0 * cool),
+        "key": Softbox(place(light.azimuth, light.elevation, 11.0), light.size, key * warm),
     }
 
 
