@@ -104,7 +104,8 @@ def test_recall_and_bounds_by_hand() -> None:
     scores = np.array([0.9, 0.8, 0.7, 0.1, 0.75, 0.2, np.nan])
     found = _tuned("x", scores, [True, True, True, True, False, False, True], 0.75)
     assert (found.distorted, found.clean, found.without_face) == (4, 2, 1)
-    assert found.threshold == 0.7
+    # Half-way to the next distorted score below.
+    assert found.threshold == pytest.approx(0.4)
     assert found.recall == 0.75
     # The one-sided exact bound: P(X >= 3 | n = 4, p) = 0.05.
     low = found.recall_low
