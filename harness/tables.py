@@ -57,9 +57,11 @@ class DisparityTable:
 
 
 def two_digits(value: float) -> str:
-    """Round to two significant digits without an exponent: 0.0718 -> "0.072", 88.2 -> "88"."""
-    if value == 0 or not math.isfinite(value):
+    """Round to two significant digits: 0.0718 -> "0.072", 88.2 -> "88"; rounding noise as 9.3e-18."""
+    if value == 0:
         return "0"
+    if abs(value) < 1e-6:
+        return f"{value:.1e}"
     digits = 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, digits)
     return f"{rounded:.{max(digits, 0)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:.0f}"

@@ -35,7 +35,7 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str], rows: list[tuple[objec
     return out
 
 
-@given(st.floats(min_value=1e-8, max_value=1e8))
+@given(st.floats(min_value=1e-6, max_value=1e8))
 def test_two_significant_digits_without_an_exponent(value: float) -> None:
     text = two_digits(value)
     assert "e" not in text
@@ -53,6 +53,7 @@ def test_two_significant_digits_without_an_exponent(value: float) -> None:
         (-0.005, "-0.005"),
         (0.0, "0"),
         (0.0999, "0.1"),
+        (-9.3e-18, "-9.3e-18"),
     ],
 )
 def test_rounding_as_the_paper_prints(value: float, text: str) -> None:
