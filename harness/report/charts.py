@@ -33,17 +33,18 @@ def heat_map(cells: Sequence[Cell], links: Mapping[int, str], title: str) -> str
         title: what a screen reader says.
     """
     alt = _altair()
-    largest = max(abs(cell.delta or 0.0) for cell in cells) or 1.0
+    deltas = [cell.delta for cell in cells if cell.delta is not None]
+    largest = max(map(abs, deltas)) or 1.0
     data = [
         {
             "row": f"{cell.attribute} / {cell.concept}",
             "group": cell.group,
-            "change": cell.delta,
-            "text": two_digits(_unless_noise(cell.delta or 0.0, largest)),
-            "strong": abs(cell.delta or 0.0) > 0.88 * largest,
+            "change": delta,
+            "text": two_digits(_unless_noise(delta, largest)),
+            "strong": abs(delta) > 0.88 * largest,
             "href": links[index],
         }
-        for index, cell in enumerate(cells)
+        for index, (cell, delta) in enumerate(zip(cells, deltas, strict=True))
     ]
     groups = list(dict.fromkeys(cell.group for cell in cells))
     rows = list(dict.fromkeys(item["row"] for item in data))
