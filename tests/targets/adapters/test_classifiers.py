@@ -80,7 +80,6 @@ def test_a_pickle_is_refused_and_not_run(tmp_path: Path, capsys: pytest.CaptureF
         ("timm:test_vitt", SEED, "did you mean 'test_vit"),
         ("timm:test_vit", {**SEED, "labels": ["one", "two"]}, "1000 classes, but 2 labels came"),
         ("imagenet:b0", {}, "takes no argument"),
-        ("imagenet", {"output": "embedding"}, "has no output 'embedding'"),
     ],
 )
 def test_bad_input_is_one_line(spec: str, settings: dict, words: str) -> None:
