@@ -7,61 +7,29 @@ answers in the score cache. Filter and publication are cheap and run anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dataset_builder.detect.attributes import attribute_detector, planned_cost, rule_order
 from dataset_builder.detect.distortion import load_distortion_model
 from dataset_builder.detect.evidence import Candidate, Detectors, gather
 from dataset_builder.filter import judge
+from dataset_builder.making import Making, Share
 from dataset_builder.methods import editor, source_generator
+from dataset_builder.plan import Plan
 from dataset_builder.publish import Judged, publish
 from dataset_builder.recipe import Recipe, load_recipe
-from dataset_builder.schema.faces import EditRequest, SourceRequest
+from dataset_builder.schema.faces import SourceRequest
 from dataset_builder.schema.taxonomy import Taxonomy
 from dataset_builder.store import Store, StoredFace, read_faces
+from dataset_builder.workers import make_in_processes
 from targets.base.errors import InputError
 from targets.base.files import remove_leftovers
-from targets.base.progress import progress
 
 WORK_FOLDER = ".build"
 SOURCES_FILE, CANDIDATES_FILE = "sources.parquet", "candidates.parquet"
-
-ItemT = TypeVar("ItemT")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a build will do.
-
-    Attributes:
-        sources: source faces to make.
-        edits: transformed faces to make.
-        calls: detector -> pictures it will be asked about, at most.
-        hours: estimated hours of making pictures.
-        device: what those hours are hours of ("GPU" or "CPU").
-        dollars: what the attribute detector may cost, about; None where it is free or has no prices.
-    """
-
-    sources: int
-    edits: int
-    calls: dict[str, int]
-    hours: float
-    device: str
-    dollars: float | None = None
-
-    def lines(self) -> list[str]:
-        """The plan in words, a line a fact."""
-        return [
-            f"source faces      {self.sources:,}",
-            f"transformed faces {self.edits:,}",
-            *(f"{f'calls, {name}':18}{count:,} pictures at most" for name, count in self.calls.items()),
-            f"estimated         {self.hours:.1f} {self.device} hours",
-            *([] if self.dollars is None else [f"estimated         ${self.dollars:,.2f} for attributes"]),
-        ]
 
 
 @dataclass(frozen=True)
@@ -93,6 +61,7 @@ class Build:
             to make the pictures.
         show_progress: a bar on a terminal, a line a minute in a log.
         budget: dollars for the attribute detector, in place of the recipe's; None leaves that in force.
+        processes: how many make pictures, each on a GPU of its own where there are several.
     """
 
     path: Path
@@ -101,15 +70,17 @@ class Build:
     prebuilt: Path | None = None
     show_progress: bool = True
     budget: float | None = None
+    processes: int = 1
 
     def plan(self) -> Plan:
         """Count what ``run`` will do, without doing it."""
         recipe, taxonomy = load_recipe(self.path)
-        generator, edits = source_generator(recipe, self.path.parent), editor(recipe)
+        making = self._making(recipe, taxonomy)
+        generator, edits = making.generator, making.editor
         sources = len(limited(generator.requests(), self.limit))
         transformed = sources * len(edits.attributes())
         seconds = sources * generator.seconds_per_picture + transformed * edits.seconds_per_picture
-        calls = {}
+        calls: dict[str, int] = {}
         if recipe.detect.distortion:
             calls["distortion"] = transformed
         if recipe.detect.age:
@@ -128,52 +99,41 @@ class Build:
         recipe, taxonomy = load_recipe(self.path)
         detectors = self._detectors(recipe, taxonomy)
         remove_leftovers(self.out)
-        store = Store(self.out / WORK_FOLDER)
+        used: dict[str, str] = {}
         if self.prebuilt is None:
-            sources = self._generate(recipe, store)
-            transformed = self._edit(recipe, store, sources)
+            sources, transformed = self.make()
+            used |= self._making(recipe, taxonomy).generator.detectors()
         else:
             sources, transformed = self._prebuilt(self.prebuilt)
         judged = self._judge(recipe, taxonomy, detectors, sources, transformed)
-        used = detectors.targets_used()
+        used |= detectors.targets_used()
         publish(self.out, recipe, taxonomy, sources, judged, used)
         costs = detectors.attributes.summary() if detectors.attributes else []
         return Built(self.out, judged, used, tuple(costs))
 
-    def _generate(self, recipe: Recipe, store: Store) -> list[StoredFace]:
-        generator = source_generator(recipe, self.path.parent)
-        requests = limited(generator.requests(), self.limit)
-        faces: list[StoredFace] = []
-        with progress("source faces", len(requests), enabled=self.show_progress) as advance:
-            for batch in batched(requests, recipe.batch_size):
-                inputs = {
-                    "settings": generator.settings(),
-                    "requests": [asdict(request) for request in batch],
-                }
-                shard = store.shard("generate", inputs)
-                if not shard.exists():
-                    empty = [""] * len(batch)
-                    store.write(shard, generator.make(batch), empty, empty)
-                faces += store.read(shard)
-                advance(len(batch))
-        return faces
+    def make(self, share: Share | None = None) -> tuple[list[StoredFace], list[StoredFace]]:
+        """Make what is missing of the pictures: all of them, or a share.
 
-    def _edit(self, recipe: Recipe, store: Store, sources: Sequence[StoredFace]) -> list[StoredFace]:
-        edits = editor(recipe)
-        jobs = [(face, name) for face in sources if not face.fault for name in edits.attributes()]
-        faces: list[StoredFace] = []
-        with progress("transformed faces", len(jobs), enabled=self.show_progress) as advance:
-            for batch in batched(jobs, recipe.batch_size):
-                shard = store.shard(
-                    "edit", {"settings": edits.settings(), "jobs": [_job(*job) for job in batch]}
-                )
-                if not shard.exists():
-                    made = edits.edit([EditRequest(face.face(), name) for face, name in batch])
-                    names, digests = [name for _, name in batch], [face.sha256 for face, _ in batch]
-                    store.write(shard, made, names, digests)
-                faces += store.read(shard)
-                advance(len(batch))
-        return faces
+        Raises:
+            InputError: bad recipe, missing file, or what a process of its own could not do.
+        """
+        recipe, taxonomy = load_recipe(self.path)
+        if share is None and self.processes > 1:
+            make_in_processes(
+                self.path, self.out, self.limit, self.processes, show_progress=self.show_progress
+            )
+        making = self._making(recipe, taxonomy)
+        return making.make(limited(making.generator.requests(), self.limit), share or Share())
+
+    def _making(self, recipe: Recipe, taxonomy: Taxonomy) -> Making:
+        work = self.out / WORK_FOLDER
+        return Making(
+            source_generator(recipe, taxonomy, self.path.parent, work),
+            editor(recipe, taxonomy, self.path.parent, work),
+            Store(work),
+            recipe.batch_size,
+            self.show_progress,
+        )
 
     def _prebuilt(self, folder: Path) -> tuple[list[StoredFace], list[StoredFace]]:
         for name in (SOURCES_FILE, CANDIDATES_FILE):
@@ -219,16 +179,6 @@ class Build:
         ]
 
 
-def _job(face: StoredFace, attribute: str) -> dict[str, Any]:
-    return {
-        "sha256": face.sha256,
-        "identity": face.identity,
-        "variation": face.variation,
-        "demographic": face.demographic,
-        "attribute": attribute,
-    }
-
-
 def _candidate(source: StoredFace, transformed: StoredFace) -> Candidate:
     return Candidate(
         attribute=transformed.attribute,
@@ -263,10 +213,3 @@ def limited(requests: Sequence[RequestT], limit: int | None) -> list[RequestT]:
     ]
     chosen = set(in_turn[:limit])
     return [request for request in requests if (request.demographic, request.identity) in chosen]
-
-
-def batched(items: Sequence[ItemT], size: int) -> Iterator[list[ItemT]]:
-    """Consecutive batches of at most ``size``."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch

@@ -19,6 +19,7 @@ from dataset_builder.card import CONFIGS, card_text
 from dataset_builder.filtering import Weighed, filtering_text
 from dataset_builder.funnel import Decided, funnel
 from dataset_builder.recipe import Recipe
+from dataset_builder.schema.faces import label_in_dataset
 from dataset_builder.schema.taxonomy import Taxonomy
 from dataset_builder.schema.verdict import Evidence, Verdict
 from dataset_builder.store import StoredFace
@@ -42,8 +43,9 @@ class Judged:
 
     @property
     def pair_id(self) -> str:
-        """Identity, variation and attribute: unique in a dataset."""
-        return f"{self.source.identity}-{self.source.variation}-{self.transformed.attribute}"
+        """Who, which variation and which attribute: unique in a dataset."""
+        person = label_in_dataset(self.source.demographic, self.source.identity)
+        return f"{person}-{self.source.variation}-{self.transformed.attribute}"
 
     def decided(self) -> Decided:
         """What the funnel counts."""
@@ -76,7 +78,7 @@ def publish(
     seen: set[str] = set()
     for item in judged:
         if item.pair_id in seen:
-            raise InputError(f"pair id {item.pair_id} occurs twice: identities must differ within a dataset")
+            raise InputError(f"pair id {item.pair_id} occurs twice: an identity's variations must differ")
         seen.add(item.pair_id)
     (out / "README.md").unlink(missing_ok=True)
     kept = [item for item in judged if item.verdict.kept]

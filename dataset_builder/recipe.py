@@ -9,8 +9,8 @@ from pydantic import Field
 
 from dataset_builder.detect.settings import Attributes, GroundTruth
 from dataset_builder.filter import FilterSettings
-from dataset_builder.stages import Edit, Source
 from dataset_builder.schema.taxonomy import DEFAULT_TAXONOMY, Taxonomy, load_taxonomy
+from dataset_builder.stages import Edit, Source
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError
 from targets.base.text import nearest, shortlist

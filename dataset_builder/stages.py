@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from dataset_builder.edit.requests import SegaSettings
 from targets.base.config import Settings
 
-AUTO = "auto"
 COMPOSED = "composed"
 Precision = Literal["float16", "bfloat16", "float32"]
 

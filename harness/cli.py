@@ -12,17 +12,16 @@ from typing import Annotated, Any
 
 import typer
 
-from dataset_builder.contact_sheet import write_contact_sheet
 from dataset_builder.detect.training import load_labelled, train
-from dataset_builder.pipeline import WORK_FOLDER, Build
-from dataset_builder.recipe import find_recipe
+from dataset_builder.pipeline import WORK_FOLDER
 from dataset_builder.schema.taxonomy import load_taxonomy
 from harness.analysis import Options, make_record
 from harness.audit import Asking, audit_pairs
+from harness.build_commands import add_commands as add_build_commands
 from harness.capture import export_pictures
 from harness.commands import register
-from harness.demo import print_built, run_demo
-from harness.detector_commands import add_commands
+from harness.demo import run_demo
+from harness.detector_commands import add_commands as add_detector_commands
 from harness.doctor import examine
 from harness.funnel_table import funnel_csv, funnel_table
 from harness.gallery import RecognitionOptions
@@ -62,8 +61,9 @@ detector_app = typer.Typer(help="Detectors that decide about candidates.", no_ar
 app.add_typer(targets_app, name="targets")
 app.add_typer(capture_app, name="capture")
 app.add_typer(detector_app, name="detector")
+add_build_commands(app)
 register(app)
-add_commands(detector_app)
+add_detector_commands(detector_app)
 
 
 class Ci(StrEnum):
@@ -276,39 +276,6 @@ def capture_export(
     typer.echo(f"{counted(count, 'picture')} and manifest.csv written to {out}")
     if faults:
         raise InputError(f"{counted(len(faults), 'picture')} could not be exported; the others are in {out}")
-
-
-@app.command()
-def build(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a .toml file.")],
-    out: Annotated[Path, typer.Option(help="Folder of the dataset; a killed build goes on there.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="Most identities, over all groups.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be done.")] = False,
-    candidates: Annotated[
-        Path | None, typer.Option(help="Folder with sources.parquet and candidates.parquet made earlier.")
-    ] = None,
-    budget: Annotated[
-        float | None, typer.Option(min=0, help="Dollars the attribute detector may spend, in all.")
-    ] = None,
-    progress: ProgressOption = True,
-) -> None:
-    """Make counterfactual pairs: generate, edit, detect, filter, publish."""
-    job = Build(find_recipe(recipe), out, limit, candidates, show_progress=progress, budget=budget)
-    if dry_run:
-        for line in job.plan().lines():
-            typer.echo(line)
-        return
-    print_built(console(), job.run())
-
-
-@app.command("contact-sheet")
-def contact_sheet(
-    dataset: Annotated[Path, typer.Argument(help="A built dataset.")],
-    out: Annotated[Path, typer.Option(help="Picture to write: .jpg or .png.")],
-    identity: Annotated[int, typer.Option(min=0, help="Which identity of each group.")] = 0,
-) -> None:
-    """Draw one identity a group with every attribute; distorted faces have a red frame."""
-    write_contact_sheet(dataset, out, identity=identity)
 
 
 @detector_app.command("train")

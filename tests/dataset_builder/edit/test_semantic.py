@@ -6,17 +6,28 @@ from dataclasses import replace
 
 import pytest
 
-from dataset_builder.edit.requests import SegaSettings
 from dataset_builder.edit.sega import SemanticGuidance
 from dataset_builder.edit.semantic import SemanticEdits
-from dataset_builder.generate.diffusion import DiffusionFaces, DiffusionSettings
+from dataset_builder.generate.diffusion import DiffusionFaces
 from dataset_builder.generate.names import Name
 from dataset_builder.schema.faces import EditRequest, Face
 from dataset_builder.schema.taxonomy import load_taxonomy
+from dataset_builder.stages import DiffusionSource
 from targets.base.errors import InputError
 from tests.dataset_builder.tiny import SIDE, tiny_parts
 
-SETTINGS = SegaSettings(steps=12, height=SIDE, width=SIDE, batch_size=8, precision="float32")
+SOURCE = DiffusionSource(
+    method="diffusion",
+    checkpoint="tiny",
+    negative_prompt="drawing",
+    tries=1,
+    kept=1,
+    steps=12,
+    height=SIDE,
+    width=SIDE,
+    precision="float32",
+)
+SETTINGS = SOURCE.engine(8)
 TAXONOMY = load_taxonomy("paper")
 
 
@@ -27,9 +38,8 @@ def engine() -> SemanticGuidance:
 
 @pytest.fixture(scope="module")
 def faces(engine: SemanticGuidance) -> list[Face]:
-    settings = DiffusionSettings("tiny", negative_prompt="drawing", tries=1, kept=1, engine=SETTINGS)
     names = [Name("bob", "WM"), Name("eve", "WF")]
-    generator = DiffusionFaces(names, settings, engine)
+    generator = DiffusionFaces(names, SOURCE, engine)
     return generator.make(generator.requests())
 
 
@@ -63,8 +73,9 @@ def test_the_taxonomys_momentum_is_used(engine: SemanticGuidance, faces: list[Fa
 
 
 def test_the_estimate_counts_shared_work() -> None:
+    whole = DiffusionSource(method="diffusion", checkpoint="sd", tries=6).engine(80)
     editor = SemanticEdits(
-        TAXONOMY, list(TAXONOMY.attributes), SegaSettings(), SemanticGuidance(tiny_parts(), SETTINGS)
+        TAXONOMY, list(TAXONOMY.attributes), whole, SemanticGuidance(tiny_parts(), SETTINGS)
     )
     # A concept's 50 evaluations, two prompts after the fork, a share of the source; two attributes have more.
     assert 125 < editor.seconds_per_picture * 450 < 145

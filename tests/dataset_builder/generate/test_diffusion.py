@@ -9,20 +9,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataset_builder.edit.requests import Picture, SegaPlan, SegaSettings
+from dataset_builder.edit.requests import Picture, SegaPlan
 from dataset_builder.edit.sega import SemanticGuidance
-from dataset_builder.generate.diffusion import DiffusionFaces, DiffusionSettings, most_alike, picture_seed
+from dataset_builder.generate.diffusion import DiffusionFaces, most_alike, picture_seed
 from dataset_builder.generate.names import Name
+from dataset_builder.stages import DiffusionSource
+from targets.base.config import validated
 from targets.base.errors import InputError
+from targets.card import TargetCard
 from targets.images import decode
 from tests.dataset_builder.tiny import SIDE, tiny_parts
 
-ENGINE = SegaSettings(steps=4, height=SIDE, width=SIDE, batch_size=8, precision="float32")
 NAMES = [Name("bob", "WM"), Name("eve", "WF")]
 
 
 class Brightness:
     """Embeds a picture by its mean colour, pointing the same way for similar ones."""
+
+    card = TargetCard(name="brightness", kind="embedding")
 
     def embed(self, images: Sequence[Image.Image]) -> np.ndarray[Any, Any]:
         return np.stack([np.asarray(image, float).mean(axis=(0, 1)) - 100 for image in images])
@@ -33,7 +37,8 @@ class Counting:
 
     def __init__(self, failing: Sequence[int] = ()) -> None:
         self.facts = {"checkpoint": "tiny"}
-        self.inner, self.failing, self.made = SemanticGuidance(tiny_parts(), ENGINE), failing, 0
+        self.settings = settings().engine(8)
+        self.inner, self.failing, self.made = SemanticGuidance(tiny_parts(), self.settings), failing, 0
 
     def run(self, plan: SegaPlan) -> Any:
         for picture in self.inner.run(plan):
@@ -42,8 +47,15 @@ class Counting:
             yield Picture(picture.request, None, "not_finite", {}) if failed else picture
 
 
-def settings(tries: int = 4, kept: int = 2) -> DiffusionSettings:
-    return DiffusionSettings("tiny", negative_prompt="drawing", tries=tries, kept=kept, engine=ENGINE)
+def settings(**changes: Any) -> DiffusionSource:
+    given = {
+        "method": "diffusion",
+        "checkpoint": "tiny",
+        "negative_prompt": "drawing",
+        "embedder": "brightness",
+    }
+    size = {"steps": 4, "height": SIDE, "width": SIDE, "batch_size": 8, "precision": "float32"}
+    return validated(DiffusionSource, {**given, **size, "tries": 4, "kept": 2, **changes}, "source")
 
 
 def test_the_variations_that_agree_most_are_kept() -> None:
@@ -62,16 +74,6 @@ def test_the_variations_that_agree_most_are_kept() -> None:
     assert faces[0].provenance["prompt"] == "A photo of the face of bob"
     assert faces[0].provenance["seed"] in {picture_seed(0, "WM", "bob", number) for number in range(4)}
     assert (faces[0].labels, faces[0].age, faces[0].distorted) == ({}, None, "unknown")
-
-
-def test_a_name_cut_apart_by_batches_is_made_once() -> None:
-    engine = Counting()
-    generator = DiffusionFaces(NAMES, settings(tries=3, kept=3), engine)
-    requests = generator.requests()
-    apart = generator.make(requests[:2]) + generator.make(requests[2:4]) + generator.make(requests[4:])
-    assert engine.made == 6
-    whole = DiffusionFaces(NAMES, settings(tries=3, kept=3), Counting())
-    assert [face.picture for face in apart] == [face.picture for face in whole.make(requests)]
 
 
 def test_pictures_that_failed_are_not_kept_where_others_are() -> None:
@@ -104,15 +106,8 @@ def test_what_must_hold() -> None:
     with pytest.raises(InputError, match="at least one name"):
         DiffusionFaces([], settings(), Counting())
     with pytest.raises(InputError, match="keeping 2 of 4 pictures of a name needs an embedder"):
-        DiffusionFaces(NAMES, settings(), Counting())
-    with pytest.raises(InputError, match=r"kept must be between 1 and tries = 4, got 5"):
+        settings(embedder=None)
+    with pytest.raises(InputError, match=r"kept must be at most tries = 4, got 5"):
         settings(kept=5)
     with pytest.raises(InputError, match=r"template must have a place for \{name\}, got 'a face'"):
-        DiffusionSettings("tiny", template="a face")
-
-
-def test_the_papers_size_is_counted_without_loading_anything() -> None:
-    names = [Name(f"n{number}", "WM") for number in range(800)]
-    generator = DiffusionFaces(names, DiffusionSettings("nowhere"), object(), Brightness())  # type: ignore[arg-type]
-    assert len(generator.requests()) == 4800
-    assert 0.6 < generator.seconds_per_picture < 0.9
+        settings(template="a face")
