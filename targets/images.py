@@ -110,7 +110,8 @@ def decode(data: bytes, name: str) -> Picture:
         pixels=pixels,
         pixel_hash=pixel_hash(pixels, rgb.width, rgb.height),
         format=kind,
-        constant=pixels == pixels[:3] * (rgb.width * rgb.height),
+        # Nearly every picture is told by its first pixels.
+        constant=pixels.startswith(pixels[:3] * 64) and pixels == pixels[:3] * (rgb.width * rgb.height),
         notes=tuple(notes),
     )
 
@@ -195,7 +196,8 @@ def _to_rgb(image: Image.Image, name: str, notes: list[str]) -> Image.Image:
 
 def _to_srgb(image: Image.Image, profile: bytes | None, notes: list[str]) -> Image.Image:
     if not profile:
-        return image.convert("RGB")
+        # Converting a picture to the mode it has copies it.
+        return image if image.mode == "RGB" else image.convert("RGB")
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         converted = ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
