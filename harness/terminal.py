@@ -26,7 +26,7 @@ def print_table(out: Console, table: DisparityTable) -> None:
     shown = Table(title=escape(table.title), title_justify="left", caption_justify="left")
     shown.add_column("attribute", no_wrap=True)
     shown.add_column("concept", no_wrap=True)
-    for head in table.groups:
+    for head in table.heads:
         shown.add_column(escape(head), justify=table.justify)
     for attribute, concept, texts in table.rows:
         shown.add_row(

@@ -34,8 +34,9 @@ FORBIDDEN = (
 
 def test_templates_keep_to_the_words_that_may_be_used() -> None:
     paths = [*(ROOT / "harness" / "report").glob("*.j2"), ROOT / "harness" / "report" / "words.py"]
-    paths += [ROOT / "harness" / name for name in ("tables.py", "compare.py", "gate_output.py")]
-    assert len(paths) == 5
+    names = ("tables", "compare", "gate_output", "side_by_side", "model_card", "every_eval_ever")
+    paths += [ROOT / "harness" / f"{name}.py" for name in names]
+    assert len(paths) == 8
     for path in paths:
         text = path.read_text(encoding="utf-8").lower()
         for pattern in FORBIDDEN:
