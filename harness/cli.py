@@ -1,4 +1,8 @@
-"""The command line. Exit status: 0 done or passed, 1 the gate failed, 2 bad input, 3 inconclusive."""
+"""The command line. Exit status: 0 done or passed, 1 the gate failed, 2 bad input, 3 inconclusive.
+
+A pipe that closes early ends no command that prints tables: the gate's status is its verdict. A command that
+only writes text ends with 141, as shells say of a program that a closed pipe has ended; never with 1.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
 from harness.run import check_failures, show_run
 from harness.table_command import table
-from harness.terminal import console
+from harness.terminal import console, silence_stdout
 from targets.base.errors import FacedeltaError, InputError
 from targets.base.files import remove_leftovers
 from targets.base.text import counted
@@ -51,6 +55,9 @@ app.add_typer(detector_app, name="detector")
 register(app)
 app.command()(table)
 add_commands(detector_app)
+
+
+CLOSED_PIPE = 128 + 13
 
 
 class Ci(StrEnum):
@@ -293,3 +300,17 @@ def main() -> None:
     except FacedeltaError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_status)
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError) or _nobody_reads():
+            sys.exit(CLOSED_PIPE)
+        raise
+
+
+def _nobody_reads() -> bool:
+    """Whether the rest of the output finds its pipe closed; left to the interpreter's end it would be 120."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        return True
+    return False

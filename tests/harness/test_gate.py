@@ -17,7 +17,7 @@ from scipy import stats
 from dataset_builder.schema.taxonomy import load_taxonomy
 from harness.gate import cases, gate
 from tests.harness.runs import spread, write_deltas
-from tests.support import call, shared
+from tests.support import call, shared, unread
 
 NAN = float("nan")
 
@@ -481,3 +481,21 @@ def test_inside_pytest_every_check_is_a_test(tmp_path: Path) -> None:
     assert [str(check) for check in checks] == ["delta sunglasses/sunglass WM"] * 2
     assert [check.passed for check in checks] == [False, True]
     assert "fail: change -0.2" in checks[0].summary
+
+
+def test_a_closed_pipe_does_not_change_the_verdict(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, -0.2)
+    arguments = ("--baseline", base, "--policy", policy(tmp_path, *[{}] * 40), "--junit", tmp_path / "j.xml")
+    for run, status in ((new, 1), (base, 0)):
+        assert unread("gate", run, *arguments) == (status, "")
+        assert ElementTree.parse(tmp_path / "j.xml").getroot().get("tests") == "40"  # noqa: S314 - just written
+        (tmp_path / "j.xml").unlink()
+    few = policy(tmp_path, name="few.toml", min_pairs=100)
+    assert unread("gate", new, "--baseline", base, "--policy", few) == (3, "")
+
+
+def test_other_commands_never_end_as_a_failed_gate_does(tmp_path: Path) -> None:
+    run, _ = changed(tmp_path, 0.0)
+    assert unread("table", run) == (0, "")
+    assert unread("table", run, "--format", "csv") == (141, "")
+    assert unread("targets", "list") == (141, "")
