@@ -159,6 +159,28 @@ def browser() -> Any:
         started.close()
 
 
+def serious(page: Any) -> list[str]:
+    """What axe-core holds to be a serious or critical fault of a page, as it is shown now."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    found = axe.run(page).response
+    assert found["passes"]
+    return [
+        f"{fault['id']}: {node['html'][:200]}"
+        for fault in found["violations"]
+        if fault["impact"] in ("serious", "critical")
+        for node in fault["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_what_is_there_to_find(scheme: str, browser: Any) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    pale = "<p style='color:#bbb;background:#ccc'>pale</p>"
+    page.set_content(f"<html lang=en><title>t</title><main><h1>t</h1>{pale}</main></html>")
+    assert [fault.split(":")[0] for fault in serious(page)] == ["color-contrast"]
+    page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
@@ -179,6 +201,9 @@ def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> N
     page.locator("#map svg a").last.click()
     assert page.locator("article.cell:visible").count() == 1
     assert page.evaluate("document.querySelectorAll('img[src=x]').length") == 0
+    # With a cell's section and the failures open, so that they are looked at too.
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    assert serious(page) == []
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
     assert said == []
