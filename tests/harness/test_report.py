@@ -206,6 +206,12 @@ def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> N
     assert serious(page) == []
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    page.emulate_media(media="print")
+    printed = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert printed == "rgb(255, 255, 255)", "paper is white, whatever the screen was"
+    assert not page.locator("#cells").is_visible()
+    assert page.locator("#tables").is_visible()
+    assert page.pdf().startswith(b"%PDF")
     assert said == []
     assert {url.split("#")[0] for url in asked if not url.startswith("data:")} == {address}
     context.close()
