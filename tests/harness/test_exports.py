@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from jsonschema import Draft7Validator
 from harness.record import Cell, read_record
 from tests.harness.runs import spread, write_deltas
 from tests.harness.test_report import FORBIDDEN
-from tests.support import ROOT, call
+from tests.support import FACEDELTA, ROOT, call
 
 HOSTILE = "<img src=x onerror=alert(1)>\n---\n|[a](b)"
 SCHEMA = Path(__file__).parent / "data" / "every_eval_ever" / "eval.schema.json"
@@ -163,3 +166,27 @@ def test_what_cannot_be_exported(run: Path, tmp_path: Path, capsys: pytest.Captu
         assert (result.status, result.out) == (2, "")
         assert words in result.err
         assert result.err.count("\n") == 1
+
+
+def test_the_readmes_commands(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = [part for part in re.findall(r"```console\n(.*?)```", text, re.DOTALL) if "eee.json" in part]
+    shutil.copytree(ROOT / "results" / "demo" / "sface", tmp_path / "run")
+    shutil.copytree(ROOT / "results" / "demo" / "sface", tmp_path / "before")
+    path = f"{FACEDELTA.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", block],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "deltas.tex").read_bytes() == (tmp_path / "run" / "tables" / "deltas.tex").read_bytes()
+    assert "SFace (int8) with YuNet (before): change" in (tmp_path / "side-by-side.md").read_text("utf-8")
+    assert ModelCard.load(tmp_path / "model-card.md").data.model_name == "SFace (int8) with YuNet"
+    data = json.loads((tmp_path / "eee.json").read_text(encoding="utf-8"))
+    Draft7Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(data)
+    assert (tmp_path / "deltas.html").read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -59,20 +59,25 @@ def from_corpus(folder: Path, name: str) -> Path:
     return write_deltas(folder / name, cells, level=data["conf_level"])
 
 
-@pytest.mark.parametrize(
-    ("case", "outcome", "words"),
-    [
-        ("gate_same_other_order", "pass", ""),
-        ("gate_new_cell", "pass", "no baseline for IM"),
-        ("gate_other_conf_level", "inconclusive", "reported at different levels; the gate recomputes"),
-        ("gate_real_regression", "fail", "change -0.19"),
-        ("gate_cell_missing", "not comparable", "BF has no scored pair in the new run"),
-        ("gate_null_cell", "not comparable", "WM has no scored pair in the new run"),
-        ("gate_nan_literal", "not comparable", "WM has no scored pair in the new run"),
-        ("gate_n_drop", "inconclusive", "95 of 100 pairs have scores in one of the runs only"),
-        ("gate_sign_flip_inside_wide_ci", "inconclusive", "neither inside nor beyond"),
-    ],
-)
+CORPUS = [
+    ("gate_same_other_order", "pass", ""),
+    ("gate_new_cell", "pass", "no baseline for IM"),
+    ("gate_other_conf_level", "inconclusive", "reported at different levels; the gate recomputes"),
+    ("gate_real_regression", "fail", "change -0.19"),
+    ("gate_cell_missing", "not comparable", "BF has no scored pair in the new run"),
+    ("gate_null_cell", "not comparable", "WM has no scored pair in the new run"),
+    ("gate_nan_literal", "not comparable", "WM has no scored pair in the new run"),
+    ("gate_n_drop", "inconclusive", "95 of 100 pairs have scores in one of the runs only"),
+    ("gate_sign_flip_inside_wide_ci", "inconclusive", "neither inside nor beyond"),
+]
+
+
+def test_every_case_of_the_corpus_has_its_outcome_here() -> None:
+    files = {file.stem for file in (shared("corpus") / "tables").glob("gate_*.json")}
+    assert files == {"gate_baseline", *(case for case, _, _ in CORPUS)}
+
+
+@pytest.mark.parametrize(("case", "outcome", "words"), CORPUS)
 def test_corpus_cases(
     case: str, outcome: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
