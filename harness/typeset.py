@@ -13,10 +13,9 @@ LONGEST = 40
 """More rows than this don't fit on a page: LaTeX then gets a longtable."""
 WIDEST = 4
 """More columns than this don't fit across a page: LaTeX then gets small print, and a sideways table."""
-# Private-use characters, which labels lose, stand for what great-tables would take for its own syntax or
-# leave to LaTeX: two braces are units to it, and [ or * at the start of a row is part of the break before.
-_BRACE, _SQUARE, _STAR, _BAR = "\ue000", "\ue001", "\ue002", "\ue003"
-_IN_LATEX = {_BRACE: "", _SQUARE: "{[}", _STAR: "{*}", _BAR: "\\textbar{}"}
+# Private-use characters, which labels lose: two braces would be units to great-tables, and the usual fonts of
+# LaTeX have a dash in the place of a bar.
+_BRACE, _BAR = "\ue000", "\ue001"
 # pdflatex knows Latin letters and the marks that tables use.
 _BEYOND_PDFLATEX = re.compile("[^\x00-\u017f†‡—–…‘’“”]")
 
@@ -28,10 +27,8 @@ def to_latex(table: DisparityTable) -> str:
     """
     long = len(table.rows) > LONGEST
     wide = len(table.groups) > WIDEST and not long
-    signs = {"[": _SQUARE, "*": _STAR, "|": _BAR}
-    text = str(_styled(table, signs).as_latex(use_longtable=long))
-    for sign, latex in _IN_LATEX.items():
-        text = text.replace(sign, latex)
+    text = str(_styled(table, bar=_BAR).as_latex(use_longtable=long))
+    text = text.replace(_BRACE, "").replace(_BAR, "\\textbar{}")
     text = text.replace("\\begin{minipage}", "\\noindent\\begin{minipage}")
     text = text.replace("\\selectfont", "\\selectfont\\setlength{\\tabcolsep}{2pt}", 1)
     if wide:
@@ -48,7 +45,7 @@ def to_html(tables: Sequence[DisparityTable]) -> str:
     """One page with every table; it has no script and asks for nothing."""
     parts = []
     for index, table in enumerate(tables):
-        styled = _styled(table, {}, id=f"table-{index + 1}")
+        styled = _styled(table, id=f"table-{index + 1}")
         parts.append(styled.as_raw_html().replace(_BRACE, ""))
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -58,16 +55,14 @@ def to_html(tables: Sequence[DisparityTable]) -> str:
     return f"{head}<title>{title}</title>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
 
 
-def _styled(table: DisparityTable, signs: dict[str, str], **options: Any) -> Any:
-    """The table as great-tables holds it; ``signs`` are replaced in every text."""
+def _styled(table: DisparityTable, bar: str = "|", **options: Any) -> Any:
+    """The table as great-tables holds it; ``bar`` stands in for the bar of every text."""
     import great_tables
     import pandas as pd
 
     def plain(text: str) -> str:
-        text = " ".join(re.sub("[\x00-\x1f\x7f\ue000-\ue003]", " ", text).split())
-        for sign, stand_in in signs.items():
-            text = text.replace(sign, stand_in)
-        return text.replace("{{", f"{{{_BRACE}{{").replace("}}", f"}}{_BRACE}}}")
+        text = " ".join(re.sub("[\x00-\x1f\x7f\ue000\ue001]", " ", text).split()).replace("|", bar)
+        return text.replace("{{", f"{{{_BRACE}{{")
 
     heads: dict[str, Any] = {f"column_{index}": plain(head) for index, head in enumerate(table.groups)}
     columns = {
