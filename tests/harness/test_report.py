@@ -181,8 +181,19 @@ def test_axe_finds_what_is_there_to_find(scheme: str, browser: Any) -> None:
     page.close()
 
 
+@pytest.fixture(scope="module", params=["hostile labels", "the demo's"])
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, run: Path) -> Path:
+    from harness.report.page import write_report
+
+    if request.param == "hostile labels":
+        return write_report(run)
+    copy = tmp_path_factory.mktemp("demo") / "sface"
+    shutil.copytree(ROOT / "results" / "demo" / "sface", copy)
+    return write_report(copy)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> None:
+def test_in_a_real_browser(scheme: str, browser: Any, report: Path) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
     context.set_default_timeout(180_000)
     page = context.new_page()
@@ -191,7 +202,7 @@ def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> N
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    address = (run / "report.html").as_uri()
+    address = report.as_uri()
     page.goto(address)
     width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert width[0] <= width[1] == 390
