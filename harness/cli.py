@@ -1,4 +1,8 @@
-"""The command line. Exit status: 0 done or passed, 1 the gate failed, 2 bad input, 3 inconclusive."""
+"""The command line. Exit status: 0 done or passed, 1 the gate failed, 2 bad input, 3 inconclusive.
+
+A pipe that closes early ends no command that prints tables: the gate's status is its verdict. A command that
+only writes text ends with 141, as shells say of a program that a closed pipe has ended; never with 1.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +27,14 @@ from harness.commands import register
 from harness.demo import run_demo
 from harness.detector_commands import add_commands as add_detector_commands
 from harness.doctor import examine
-from harness.funnel_table import funnel_csv, funnel_table
 from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
-from harness.recognition_tables import recognition_csv, recognition_tables
-from harness.record import read_record
 from harness.run import check_failures, show_run
-from harness.tables import (
-    DisparityTable,
-    count_table,
-    difference_table,
-    differences_to_csv,
-    disparity_table,
-    printed_table,
-    table_rows,
-    to_csv,
-    to_latex,
-    to_markdown,
-)
-from harness.terminal import console, print_table
+from harness.table_command import table
+from harness.terminal import console, silence_stdout
 from targets.base.errors import FacedeltaError, InputError
 from targets.base.files import remove_leftovers
-from targets.base.text import counted, shortlist
+from targets.base.text import counted
 from targets.card import TargetCard
 from targets.catalogue import LoadedTarget, available, load_target
 from targets.conformance import run_checks
@@ -63,7 +53,11 @@ app.add_typer(capture_app, name="capture")
 app.add_typer(detector_app, name="detector")
 add_build_commands(app)
 register(app)
+app.command()(table)
 add_detector_commands(detector_app)
+
+
+CLOSED_PIPE = 128 + 13
 
 
 class Ci(StrEnum):
@@ -79,15 +73,6 @@ class By(StrEnum):
 
     ETHNICITY = "ethnicity"
     SEX = "sex"
-
-
-class Format(StrEnum):
-    """How a table is written."""
-
-    TERMINAL = "terminal"
-    MARKDOWN = "markdown"
-    CSV = "csv"
-    LATEX = "latex"
 
 
 PairsArgument = Annotated[
@@ -183,57 +168,6 @@ def _parse_settings(items: Sequence[str] | None) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             settings[key] = value
     return settings
-
-
-@app.command()
-def table(
-    source: Annotated[
-        Path, typer.Argument(help="A run's folder, its record.json, or a printed table's CSV.")
-    ],
-    style: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TERMINAL,
-    concept: ConceptOption = None,
-    by: Annotated[str, typer.Option(help="Axis: demographic, ethnicity or sex.")] = "demographic",
-    counts: Annotated[bool, typer.Option(help="Pairs and identities instead of changes.")] = False,
-    differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
-    recognition: Annotated[bool, typer.Option(help="A recogniser's error rates instead.")] = False,
-    funnel: Annotated[bool, typer.Option(help="Of a built dataset: what the filter kept.")] = False,
-) -> None:
-    """Write the disparity table of a run, one that was printed elsewhere, or a dataset's funnel."""
-    if funnel:
-        if style is Format.CSV:
-            sys.stdout.write(funnel_csv(source))
-            return
-        shown = funnel_table(source)
-    elif source.suffix == ".csv":
-        if style is Format.CSV:
-            raise InputError(f"{source} is a CSV already; choose terminal, markdown or latex")
-        shown = printed_table(source)
-    else:
-        record = read_record(source)
-        if by not in record.settings.by:
-            raise InputError(f"the run has no axis '{by}', only {shortlist(record.settings.by)}")
-        if style is Format.CSV:
-            text = recognition_csv if recognition else differences_to_csv if differences else to_csv
-            sys.stdout.write(text(record))
-            return
-        if recognition:
-            for item in recognition_tables(record):
-                _print(item, style)
-            return
-        rows = table_rows(record, concept or [])
-        shown = disparity_table(record, rows, by)
-        if differences:
-            shown = difference_table(record, by)
-        elif counts:
-            shown = count_table(record, rows)
-    _print(shown, style)
-
-
-def _print(shown: DisparityTable, style: Format) -> None:
-    if style is Format.TERMINAL:
-        print_table(console(), shown)
-    else:
-        sys.stdout.write(to_markdown(shown) if style is Format.MARKDOWN else to_latex(shown))
 
 
 @targets_app.command("list")
@@ -333,3 +267,17 @@ def main() -> None:
     except FacedeltaError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_status)
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError) or _nobody_reads():
+            sys.exit(CLOSED_PIPE)
+        raise
+
+
+def _nobody_reads() -> bool:
+    """Whether the rest of the output finds its pipe closed; left to the interpreter's end it would be 120."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        return True
+    return False

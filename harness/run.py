@@ -23,10 +23,10 @@ from harness.tables import (
     discovery_table,
     disparity_table,
     to_csv,
-    to_latex,
     to_markdown,
 )
 from harness.terminal import print_summary, print_table
+from harness.typeset import to_latex
 from targets.base.errors import TooManyFailuresError
 from targets.base.files import write_parquet, write_text
 

@@ -1,6 +1,6 @@
 """Tables: the disparity table in the layout of the paper's Table 3, and every cell in full.
 
-One model, four ways to write it: terminal (rich), Markdown, CSV, LaTeX (booktabs, by great-tables).
+Markdown and CSV are written here, the terminal's tables in ``terminal``, LaTeX and HTML in ``typeset``.
 Labels are escaped in each. Rounding happens here and nowhere else.
 """
 
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness.record import Cell, Discovery, Disparity, Interval, Omnibus, Record
 from targets.base.errors import InputError
@@ -47,6 +47,7 @@ class DisparityTable:
         rows: (attribute, concept, one text a group).
         notes: sentences under the table.
         justify: of the columns; numbers stand to the right.
+        blocks: what each column belongs to, empty where columns form no blocks.
     """
 
     title: str
@@ -54,6 +55,15 @@ class DisparityTable:
     rows: tuple[tuple[str, str, tuple[str, ...]], ...]
     notes: tuple[str, ...]
     justify: Literal["left", "right"] = "right"
+    blocks: tuple[str, ...] = ()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Column heads with their block's name, for formats that have no blocks."""
+        if not self.blocks:
+            return self.groups
+        both = zip(self.blocks, self.groups, strict=True)
+        return tuple(f"{block}: {head}" if block else head for block, head in both)
 
 
 def two_digits(value: float) -> str:
@@ -101,7 +111,7 @@ def disparity_table(record: Record, rows: Sequence[Row], by: str = "demographic"
     target = record.targets[0].name
     title = f"{target}: mean change of score, transformed minus source{axis}, {level} intervals, {method}"
     cells = [cell for cell in record.cells if cell.by == by]
-    notes = [*_mark_notes(cells, rows), *_support_notes(cells, rows)]
+    notes = [*mark_notes(cells, rows), *_support_notes(cells, rows)]
     return DisparityTable(title, _groups(cells), _lines(cells, rows, cell_text), tuple(notes))
 
 
@@ -222,7 +232,8 @@ def _lines(
     return tuple(lines)
 
 
-def _mark_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
+def mark_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
+    """Explain the marks that the cells of these rows bear."""
     shown = [cell for cell in cells if (cell.attribute, cell.concept) in set(rows) and cell.delta is not None]
     flags = {flag for cell in shown for flag in cell.flags}
     statuses = {cell.status for cell in shown}
@@ -289,7 +300,7 @@ def printed_table(path: Path) -> DisparityTable:
 
 def to_markdown(table: DisparityTable) -> str:
     """A pipe table; labels can't break out of their cell or become HTML."""
-    head = ["attribute", "concept", *table.groups]
+    head = ["attribute", "concept", *table.heads]
     lines = [
         f"**{escape_markdown(table.title)}**",
         "",
@@ -315,30 +326,15 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]#|!])", r"\\\1", " ".join(text.split()))
 
 
-def to_latex(table: DisparityTable) -> str:
-    """A booktabs table; the first line says which packages it needs."""
-    import great_tables
-    import pandas as pd
-
-    heads: dict[str, Any] = {f"group {index}": group for index, group in enumerate(table.groups)}
-    columns = {"Attribute": [row[0] for row in table.rows], "Concept": [row[1] for row in table.rows]}
-    columns |= {name: [row[2][index] for row in table.rows] for index, name in enumerate(heads)}
-    styled = (
-        great_tables.GT(pd.DataFrame(columns))
-        .tab_header(table.title)
-        .cols_label(heads)
-        .cols_align("center", list(heads))
-        .tab_options(table_font_size="10px")
-    )
-    for note in table.notes:
-        styled = styled.tab_source_note(note)
-    return "% needs: \\usepackage{booktabs,caption,array}\n" + styled.as_latex()
-
-
 def to_csv(record: Record) -> str:
     """Every cell in full, one row each, numbers with all their digits."""
     reasons = sorted({reason for cell in record.cells for reason in cell.excluded})
-    return csv_text([_csv_row(cell, reasons) for cell in record.cells])
+    return csv_text(cell_rows(record, reasons))
+
+
+def cell_rows(record: Record, reasons: Sequence[str]) -> list[dict[str, object]]:
+    """Every cell as a row of a CSV, with a column for each reason of an exclusion."""
+    return [_csv_row(cell, reasons) for cell in record.cells]
 
 
 def differences_to_csv(record: Record) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -16,9 +17,27 @@ from harness.tables import DisparityTable
 from targets.base.text import counted, shortlist
 
 
+class _LastingConsole(Console):
+    """A console whose command goes on, with its own exit status, when nobody reads any more.
+
+    rich would exit 1 then, which reads as a failed gate.
+    """
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        silence_stdout()
+
+
+def silence_stdout() -> None:
+    """Send what is still written to standard output nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def console() -> Console:
     """Tables keep their width in a pipe, where rich would fold them to 80 columns."""
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    return _LastingConsole(width=None if sys.stdout.isatty() else 200, highlight=False)
 
 
 def print_table(out: Console, table: DisparityTable) -> None:
@@ -26,7 +45,7 @@ def print_table(out: Console, table: DisparityTable) -> None:
     shown = Table(title=escape(table.title), title_justify="left", caption_justify="left")
     shown.add_column("attribute", no_wrap=True)
     shown.add_column("concept", no_wrap=True)
-    for head in table.groups:
+    for head in table.heads:
         shown.add_column(escape(head), justify=table.justify)
     for attribute, concept, texts in table.rows:
         shown.add_row(

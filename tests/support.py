@@ -51,6 +51,24 @@ def command(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] 
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+def unread(*arguments: object) -> tuple[int, str]:
+    """Run the console script with an output that nobody reads: exit status and error output."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [str(FACEDELTA), *map(str, arguments)],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
+
+
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Result:
     """Run the command line in this process."""
     before = sys.argv

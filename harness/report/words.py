@@ -84,7 +84,7 @@ def _groups(record: Record) -> Iterator[str]:
         return
     alpha = 1 - record.settings.level
     rejected = [entry for entry in defined if (entry.omnibus.p_adjusted or 0.0) <= alpha]
-    if any("the same weights filtered" in warning for warning in record.warnings):
+    if filtered_itself(record):
         yield "The model under audit has itself filtered the pairs: nothing is said about groups."
         return
     text = f"In {len(rejected)} of {counted(len(defined), 'row')} the groups' mean changes are not all equal"
@@ -122,6 +122,11 @@ def _caveats(record: Record) -> Iterator[str]:
         yield f"No pair at all for {shortlist(empty)}."
     if record.data.fault_share:
         yield f"{record.data.fault_share:.1%} of rows and pairs were lost to a broken file, row or answer."
+
+
+def filtered_itself(record: Record) -> bool:
+    """Whether the model under audit has filtered the pairs, so that nothing may be said about groups."""
+    return any("the same weights filtered" in warning for warning in record.warnings)
 
 
 def cell_sentence(cell: Cell) -> str:

