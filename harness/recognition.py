@@ -51,8 +51,8 @@ RULES = {
     "failure_to_acquire": "no_face and no_answer; left out on both sides of a change, and once more counted "
     "as non-matches",
     "selector": "unknown to this run: variations chosen by an embedder flatter FNMR, see the dataset's card",
-    "intervals": "Wilson on the effective size of the double-or-nothing bootstrap over people; changes by "
-    "square-and-add with the resamples' correlation",
+    "intervals": "Wilson on the effective size of the double-or-nothing bootstrap over people, half of its "
+    "known excess taken out; changes by square-and-add with the resamples' correlation",
 }
 
 

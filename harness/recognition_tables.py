@@ -21,7 +21,7 @@ NOTES = (
     "before to after: change [interval]; ! beyond 0 in the simultaneous band over all cells of a comparison",
     "TMR = 1 - FNMR; failures to acquire left out here, counted as non-matches in recognition.csv",
     "? too few identities for an interval",
-    "° no error, or nothing but errors: the interval takes people (pairs of people) as the sample",
+    "° no error, or nothing but errors: the interval takes the people as the sample",
 )
 
 
