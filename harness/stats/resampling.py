@@ -9,6 +9,7 @@ or 2 for every person and gives a comparison the product of its people's weights
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,6 +113,12 @@ class PlugIn:
     excess: float
     df: float
 
+    @property
+    def kept(self) -> float:
+        """Share of the bootstrap's variance that is left when half of its excess is taken out."""
+        whole = self.variance + self.excess
+        return 1.0 - self.excess / 2.0 / whole if whole > 0 else 1.0
+
 
 def plug_in(some: Comparisons, threshold: float) -> PlugIn:
     """Estimate the variance of an error rate from comparisons that share a person.
@@ -122,27 +129,60 @@ def plug_in(some: Comparisons, threshold: float) -> PlugIn:
     Raises:
         ValueError: without a comparison.
     """
-    n = some.n
-    if not n:
-        raise ValueError("an error rate needs a comparison, got none")
-    matches = some.matches(threshold)
-    first, second = some.first[:matches], some.second[:matches]
-    size = len(some.left)
-    if some.design == "within":
-        errors = some.left - np.bincount(first, minlength=size)
-        parts = (errors - errors.sum() / n * some.left) ** 2
-        return PlugIn(float(parts.sum()) / n**2, 0.0, _df(parts[some.left > 0]))
-    rate = matches / n
-    stars = np.bincount(first, minlength=size) + np.bincount(second, minlength=size)
-    met, squares = _met(some)
-    # A pair of people may meet in both roles: the code does not say which of the two was the probe.
-    pair, count = np.unique(np.minimum(first, second) * size + np.maximum(first, second), return_counts=True)
-    low, high = pair // size, pair % size
-    pairs = count**2 - 2.0 * rate * count * _comparisons_of(some, low, high)
-    own = float(pairs.sum() + rate**2 * squares)
-    parts = (stars - rate * met) ** 2
-    shared = float(parts.sum()) - 2.0 * own
-    return PlugIn((own + max(shared, 0.0)) / n**2, 2.0 * own / n**2, _df(parts[met > 0]))
+    return _combined([(1.0, some, threshold)])
+
+
+def paired_plug_in(before: tuple[Comparisons, float], after: tuple[Comparisons, float]) -> PlugIn:
+    """Estimate the variance of the change of an error rate, of two sets of comparisons of the same people.
+
+    As `plug_in`, with r and R_i the changes of each rate's own, both over its number of comparisons.
+
+    Args:
+        before, after: comparisons of one design and their threshold.
+
+    Raises:
+        ValueError: without a comparison.
+    """
+    return _combined([(-1.0, *before), (1.0, *after)])
+
+
+def _combined(parts: Sequence[tuple[float, Comparisons, float]]) -> PlugIn:
+    """The variance of a sum of error rates, each with its sign."""
+    size = len(parts[0][1].left)
+    people, compared = np.zeros(size), np.zeros(size, dtype=bool)
+    codes, values, rest = [np.empty(0, np.int64)], [np.empty(0)], np.zeros(2)
+    for sign, some, threshold in parts:
+        n = some.n
+        if not n:
+            raise ValueError("an error rate needs a comparison, got none")
+        found = some.matches(threshold)
+        first, second = some.first[:found], some.second[:found]
+        if some.design == "within":
+            errors = some.left - np.bincount(first, minlength=size)
+            people += sign * (errors - errors.sum() / n * some.left) / n
+            compared |= some.left > 0
+            continue
+        stars = np.bincount(first, minlength=size) + np.bincount(second, minlength=size)
+        met, squares = _met(some)
+        people += sign * (stars - found / n * met) / n
+        compared |= met > 0
+        # Pairs of people without a match all have the expected number, which is summed up in closed form.
+        rest += sign * found / n**2 * np.array([1.0, np.sqrt(squares)])
+        # A pair of people may meet in both roles: the code does not say which of the two was the probe.
+        pair, count = np.unique(
+            np.minimum(first, second) * size + np.maximum(first, second), return_counts=True
+        )
+        codes.append(pair)
+        values.append(sign * count / n)
+    squared = people**2
+    if parts[0][1].design == "within":
+        return PlugIn(float(squared.sum()), 0.0, _df(squared[compared]))
+    pair, place = np.unique(np.concatenate(codes), return_inverse=True)
+    matched = np.bincount(place, np.concatenate(values), len(pair))
+    expected = rest[0] * _comparisons_of(parts[-1][1], pair // size, pair % size)
+    own = float((matched**2 - 2.0 * matched * expected).sum() + rest[1] ** 2)
+    shared = float(squared.sum()) - 2.0 * own
+    return PlugIn(own + max(shared, 0.0), 2.0 * own, _df(squared[compared]))
 
 
 def _df(parts: Floats) -> float:
@@ -246,9 +286,7 @@ def estimate(some: Comparisons, threshold: float, replicates: Floats) -> Estimat
     if errors in (0, n):
         return Estimate(errors, n, people, rate, nan, nan, "identities_as_size")
     fixed = plug_in(some, threshold)
-    whole = fixed.variance + fixed.excess
-    kept = 1.0 - fixed.excess / 2.0 / whole if whole > 0 else 1.0
-    variance = float(defined.var()) * kept * people / (people - 1.0)
+    variance = float(defined.var()) * fixed.kept * people / (people - 1.0)
     return Estimate(errors, n, people, rate, variance, fixed.df, "ok")
 
 

@@ -59,8 +59,9 @@ def outcomes(seed: int, planted: tuple[str, str] | None = None, lost: int = 0) -
 
 
 def report(found: Outcomes, **options: float) -> Recognition:
-    (item,) = recognise(found, "x", ATTRIBUTES, GROUPS, RecognitionOptions(**{**SMALL, **options}))  # type: ignore[arg-type]
-    return item
+    made = recognise(found, "x", ATTRIBUTES, GROUPS, RecognitionOptions(**{**SMALL, **options}))  # type: ignore[arg-type]
+    assert made is not None
+    return made[0]
 
 
 def cells(item: Recognition, metric: str, comparison: str) -> dict[tuple[str | None, str], RecognitionCell]:
