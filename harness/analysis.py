@@ -112,7 +112,7 @@ def make_record(
     entries, more = _disparities(estimates, axes, target, rows, outcomes.concepts, options)
     selection = selection_checks(outcomes, estimates, candidates, rows, level=options.level)
     recognised = recognise(outcomes, target, attributes, groups, options.recognition, seed=options.seed)
-    if recognised is not None:
+    if recognised is not None and recognised[1].kinds:
         outcomes.compared = recognised[1]
     depends = {(s.attribute, s.concept, s.a, s.b): s.depends_on_filter for s in selection}
     return Record(

@@ -119,7 +119,7 @@ def report_command(
         str | None, typer.Option(help="The audited pairs, for thumbnails; else where the record says.")
     ] = None,
 ) -> None:
-    """Write RUN/report.html: one page that needs no network."""
+    """Write RUN/report.html: one page that needs no network; of a recogniser also RUN/figures."""
     typer.echo(f"written to {write_report(run, pictures)}")
 
 
