@@ -240,6 +240,9 @@ class Estimate:
         errors, n, n_identities, rate, status: as in `Rate`.
         variance: of the rate, NaN where there is none to estimate.
         df: its degrees of freedom, NaN likewise.
+        least: what the effective size can't fall below: a person's share of errors lies in [0, 1], so the
+            variance is at most that of as many people as Kish's effective number, or for impostors, which
+            are pairs, of half as many (Hoeffding 1948).
     """
 
     errors: int
@@ -248,12 +251,13 @@ class Estimate:
     rate: float
     variance: float
     df: float
+    least: float
     status: str
 
     def size(self, level: float) -> float:
-        """Effective size for a level: p (1 - p) / V (z / t_df)^2, at most n; NaN where undefined."""
+        """Effective size for a level: p (1 - p) / V (z / t_df)^2, `least` to n; NaN where undefined."""
         if self.status == "ok":
-            return effective_size(self.rate, self.n, self.variance, self.df, level)
+            return max(effective_size(self.rate, self.n, self.variance, self.df, level), self.least)
         return float(self.n_identities) if self.status == "identities_as_size" else float("nan")
 
     def interval(self, level: float) -> Rate:
@@ -277,17 +281,24 @@ def estimate(some: Comparisons, threshold: float, replicates: Floats) -> Estimat
     """
     n, people, nan = some.n, some.n_identities, float("nan")
     if not n:
-        return Estimate(0, 0, people, nan, nan, nan, "no_comparisons")
+        return Estimate(0, 0, people, nan, nan, nan, nan, "no_comparisons")
     errors = some.errors(threshold)
     rate = errors / n
     defined = replicates[np.isfinite(replicates)]
     if people < 2 or len(defined) < MIN_DEFINED * len(replicates):
-        return Estimate(errors, n, people, rate, nan, nan, "too_few_identities")
+        return Estimate(errors, n, people, rate, nan, nan, nan, "too_few_identities")
     if errors in (0, n):
-        return Estimate(errors, n, people, rate, nan, nan, "identities_as_size")
+        return Estimate(errors, n, people, rate, nan, nan, nan, "identities_as_size")
     fixed = plug_in(some, threshold)
     variance = float(defined.var()) * fixed.kept * people / (people - 1.0)
-    return Estimate(errors, n, people, rate, variance, fixed.df, "ok")
+    return Estimate(errors, n, people, rate, variance, fixed.df, _least(some), "ok")
+
+
+def _least(some: Comparisons) -> float:
+    """See `Estimate.least`."""
+    sides = [some.left, some.right] if some.design == "between" else [some.left]
+    people = min(float(side.sum() ** 2 / (side**2).sum()) for side in sides)
+    return people if some.design == "within" else people / 2.0
 
 
 def rate_interval(some: Comparisons, threshold: float, replicates: Floats, level: float) -> Rate:
