@@ -3,34 +3,70 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from scipy import special
 
-from harness.changes import Change, Margin, held
+from harness.changes import Change, Margin, further_from_a_decision, held, held_bounded
 from harness.finished import FinishedRun, FloatArray, IntArray
+from harness.rate_changes import rate_change, rated
+from harness.recognition_rates import acquisition
+from harness.stats.bounded import Bounded
 from harness.stats.equivalence import Harmful
 from harness.stats.intervals import REASONS, cell_estimates
 from harness.stats.proportions import clopper_pearson
+from harness.stats.resampling import double_or_nothing
 
 NO_FACE = "no_face"
 _FACE_WAS_FOUND = ("no_reference",)
+_States = tuple[FloatArray, FloatArray, IntArray]
+WORST, BEST = (0.0, 1.0), (1.0, 0.0)
+"""What a state that is not told in the baseline, and in the new run, may have been."""
+DRAWS = 1000
 
 
-def fta_change(runs: tuple[FinishedRun, FinishedRun], attribute: str, group: str, margin: Margin) -> Change:
+def fta_change(
+    runs: tuple[FinishedRun, FinishedRun], attribute: str, groups: Sequence[str], margin: Margin
+) -> Change:
     """Change of the share of pairs in which the target finds no face.
 
     Args:
         runs: baseline and new run.
-        attribute, group: the cell.
+        attribute: which pairs.
+        groups: one, or two for the change of their difference (the second's minus the first's).
         margin: what the change is held against, as a share.
     """
-    for run, name in zip(runs, ("baseline", "new run"), strict=True):
-        if not np.isfinite(no_face(run)[run.rows_of(attribute, group)]).any():
-            return Change(missing=f"{group} has no pair in the {name} that says whether a face was found")
-    before, after, clusters = _states(runs, attribute, group)
-    return acquisition_change(before, after, clusters, margin)
+    states = []
+    for group in groups:
+        for run, name in zip(runs, ("baseline", "new run"), strict=True):
+            if not np.isfinite(no_face(run)[run.rows_of(attribute, group)]).any():
+                return Change(missing=f"{group} has no pair in the {name} that says whether a face was found")
+        states.append(_states(runs, attribute, group))
+    changes = [acquisition_change(*own, margin) for own in states]
+    if len(changes) == 1:
+        return changes[0]
+    for change in changes:
+        if change.undefined:
+            return change
+    return _difference(changes, states, margin)
+
+
+def _difference(changes: Sequence[Change], states: Sequence[_States], margin: Margin) -> Change:
+    """Of two groups, which share nobody, with what is untold filled in both ways."""
+    counts = Change(
+        n_pairs=min(change.n_pairs for change in changes),
+        n_identities=min(change.n_identities for change in changes),
+        identities=sum(change.identities for change in changes),
+        lost=max(change.lost for change in changes),
+    )
+    (a_best, b_best), (a_worst, b_worst) = ([_bounded(own, fill) for own in states] for fill in (BEST, WORST))
+    smallest, largest = (
+        held_bounded(counts, found, margin) for found in (b_best.minus(a_worst), b_worst.minus(a_best))
+    )
+    result = further_from_a_decision(largest, smallest)
+    return replace(result, change=changes[1].change - changes[0].change)
 
 
 def acquisition_change(before: FloatArray, after: FloatArray, clusters: IntArray, margin: Margin) -> Change:
@@ -49,19 +85,12 @@ def acquisition_change(before: FloatArray, after: FloatArray, clusters: IntArray
     known = np.isfinite(before) & np.isfinite(after)
     n_identities = len(np.unique(clusters))
     counts = Change(int(known.sum()), n_identities, n_identities, int((~known).sum()))
-    worst = _filled(counts, before, after, (0.0, 1.0), clusters, margin)
-    best = _filled(counts, before, after, (1.0, 0.0), clusters, margin)
+    worst = _filled(counts, before, after, WORST, clusters, margin)
+    best = _filled(counts, before, after, BEST, clusters, margin)
     if worst.undefined or best.undefined:
         return worst if worst.undefined else best
-    return replace(
-        worst,
-        change=float((after - before)[known].mean()) if known.any() else math.nan,
-        se=max(worst.se, best.se),
-        low=min(worst.low, best.low),
-        high=max(worst.high, best.high),
-        p_inside=max(worst.p_inside, best.p_inside),
-        p_beyond=max(worst.p_beyond, best.p_beyond),
-    )
+    known_change = float((after - before)[known].mean()) if known.any() else math.nan
+    return replace(further_from_a_decision(worst, best), change=known_change)
 
 
 def no_face(run: FinishedRun) -> FloatArray:
@@ -75,9 +104,7 @@ def no_face(run: FinishedRun) -> FloatArray:
     return states
 
 
-def _states(
-    runs: tuple[FinishedRun, FinishedRun], attribute: str, group: str
-) -> tuple[FloatArray, FloatArray, IntArray]:
+def _states(runs: tuple[FinishedRun, FinishedRun], attribute: str, group: str) -> _States:
     """States in both runs of the baseline's pairs of a cell that at least one run tells, and clusters."""
     base, new = runs
     later = dict(zip(new.texts["pair_id"], no_face(new), strict=True))
@@ -86,6 +113,19 @@ def _states(
     after = np.array([later.get(name, math.nan) for name in base.texts["pair_id"][rows]], dtype=np.float64)
     told = np.isfinite(before) | np.isfinite(after)
     return before[told], after[told], base.clusters()[rows][told]
+
+
+def _bounded(states: _States, fill: tuple[float, float]) -> Bounded:
+    """The change of one group's share of failures, as of an error rate at any threshold."""
+    clusters = np.unique(states[2], return_inverse=True)[1]
+    size = int(clusters.max()) + 1
+    selected = double_or_nothing(size, DRAWS, 0)
+    sides = [
+        acquisition(np.where(np.isnan(side), value, side), clusters, size)
+        for side, value in zip(states, fill, strict=False)
+    ]
+    base, new = (rated(side, 0.0, np.zeros(DRAWS), selected) for side in sides)
+    return replace(rate_change(base, new), draws=np.empty(0))
 
 
 def _filled(

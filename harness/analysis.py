@@ -85,7 +85,7 @@ def make_record(
     """Compute everything a record holds.
 
     Args:
-        outcomes: of the pairs.
+        outcomes: of the pairs; a recogniser's comparisons are kept in them for the run's folder.
         card: of the target.
         origin: where the pairs come from.
         options: what to compute.
@@ -111,6 +111,9 @@ def make_record(
     cells, families = _cells(outcomes, estimates, axes, target, details, options)
     entries, more = _disparities(estimates, axes, target, rows, outcomes.concepts, options)
     selection = selection_checks(outcomes, estimates, candidates, rows, level=options.level)
+    recognised = recognise(outcomes, target, attributes, groups, options.recognition, seed=options.seed)
+    if recognised is not None and recognised[1].kinds:
+        outcomes.compared = recognised[1]
     depends = {(s.attribute, s.concept, s.a, s.b): s.depends_on_filter for s in selection}
     return Record(
         facedelta_version=version("facedelta"),
@@ -127,7 +130,7 @@ def make_record(
         details=tuple(details),
         discovery=_discovery(outcomes, attributes, groups, options),
         selection=tuple(selection),
-        recognition=recognise(outcomes, target, attributes, groups, options.recognition, seed=options.seed),
+        recognition=() if recognised is None else (recognised[0],),
         attrition=tuple(attrition(outcomes, target, attributes, groups, level=options.level)),
         picture_checks=tuple(
             PictureCheck(check=check, group=group, n_pairs=count)

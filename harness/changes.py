@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy import special
 
 from harness.finished import CommonPairs, FinishedRun
+from harness.stats.bounded import Bounded, bounded_margin_test
 from harness.stats.contrasts import pairwise
 from harness.stats.equivalence import Harmful, margin_test, one_sided_bounds
 from harness.stats.groups import GroupMeans
@@ -195,6 +196,33 @@ def held(counts: Change, change: float, se: float, df: float, margin: Margin) ->
         high=float(high),
         p_inside=float(test.p_inside),
         p_beyond=min(1.0, float(test.p_beyond + other_tail)),
+    )
+
+
+def held_bounded(counts: Change, found: Bounded, margin: Margin) -> Change:
+    """Hold an estimate that is known by its bounds against a margin."""
+    test = bounded_margin_test(found, margin.margin, margin.harmful)
+    low, high = found.bounds(margin.alpha)
+    return replace(
+        counts,
+        change=found.value,
+        se=found.se,
+        low=low,
+        high=high,
+        p_inside=float(test.p_inside),
+        p_beyond=float(test.p_beyond),
+    )
+
+
+def further_from_a_decision(one: Change, other: Change) -> Change:
+    """Of two ways to count, the wider bounds and the larger p values; estimate and counts of the first."""
+    return replace(
+        one,
+        se=max(one.se, other.se),
+        low=min(one.low, other.low),
+        high=max(one.high, other.high),
+        p_inside=max(one.p_inside, other.p_inside),
+        p_beyond=max(one.p_beyond, other.p_beyond),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from harness.compare import Comparison, compare_runs, comparison_csv, comparison_table
+from harness.comparison_file import COMPARISONS_FILE
 from harness.finished import PAIRS_FILE
 from harness.gate import gate
 from harness.gate_output import append_step_summary, print_gate, write_gate_json, write_junit
@@ -21,7 +22,7 @@ from harness.terminal import console, print_table
 from targets.base.errors import InputError
 from targets.base.files import atomic
 
-_STORED = (PAIRS_FILE, "failures.parquet", RECORD_FILE)
+_STORED = (PAIRS_FILE, "failures.parquet", COMPARISONS_FILE, RECORD_FILE)
 
 
 class CompareFormat(StrEnum):
@@ -82,6 +83,9 @@ def replace_run(place: Path, by: Path) -> None:
         raise InputError("the new run must not be the baseline itself")
     (place / RECORD_FILE).unlink(missing_ok=True)
     for name in _STORED:
+        if not (by / name).is_file():
+            (place / name).unlink(missing_ok=True)
+            continue
         with atomic(place / name) as temporary:
             shutil.copyfile(by / name, temporary)
 
@@ -115,7 +119,7 @@ def report_command(
         str | None, typer.Option(help="The audited pairs, for thumbnails; else where the record says.")
     ] = None,
 ) -> None:
-    """Write RUN/report.html: one page that needs no network."""
+    """Write RUN/report.html: one page that needs no network; of a recogniser also RUN/figures."""
     typer.echo(f"written to {write_report(run, pictures)}")
 
 

@@ -21,13 +21,15 @@ class Faces:
     """Pairs of n usable rows, and the m distinct source pictures as the gallery.
 
     Attributes:
-        groups: names; ``group_of``: shape (G,), ascending group code of every person.
+        groups: names.
+        persons: group and identity of each of G people; ``group_of``: (G,), ascending group codes.
         people, attribute, key: shape (n,): person, attribute and source picture of each pair.
         source, transformed: shape (n, d), NaN rows where the face was not acquired.
         gallery: shape (m, d); ``gallery_people``, ``gallery_key``: shape (m,).
     """
 
     groups: tuple[str, ...]
+    persons: tuple[tuple[str, str], ...]
     group_of: Ints
     people: Ints
     attribute: ObjectArray
@@ -68,6 +70,7 @@ def faces_of(outcomes: Outcomes, embedded: Embedded, groups: Sequence[str]) -> F
     source = embedded.source[rows]
     return Faces(
         groups=tuple(groups),
+        persons=tuple((groups[group], identity) for group, identity in persons),
         group_of=np.array([group for group, _ in persons], dtype=np.int64),
         people=people,
         attribute=labels.attribute[rows],

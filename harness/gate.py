@@ -25,6 +25,7 @@ import numpy as np
 from harness.acquisition import fta_change
 from harness.changes import Change, Margin, delta_change, difference_change
 from harness.finished import CommonPairs, FinishedRun, common_pairs, load_run
+from harness.paired_rates import ErrorRates, Wanted, open_error_rates
 from harness.policy import EVERY, Limits, Policy, Rule, load_policy
 from harness.stats.families import adjust
 from harness.stats.planning import identities_to_decide
@@ -33,6 +34,8 @@ from targets.base.text import counted, nearest, shortlist
 
 Outcome = Literal["pass", "fail", "inconclusive", "not comparable"]
 EXIT_STATUS: dict[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "not comparable": 3}
+EXACT = ("fta", "fnmr", "tmr")
+"""Shares whose bounds rest on how many people changed, where none did."""
 _GRAVEST: tuple[Outcome, ...] = ("fail", "not comparable", "inconclusive", "pass")
 LOOKS = (
     "every look at one margin with the same identities is another chance to err (six looks: a false pass in "
@@ -65,9 +68,13 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Metric, attribute, concept and groups, in one line."""
-        what = "/".join(filter(None, (self.rule.attribute, self.rule.concept)))
-        return f"{self.rule.metric} {what} {' to '.join(self.groups)}"
+        """Metric, comparison, attribute, concept and groups, in one line."""
+        rule = self.rule
+        what = "/".join(filter(None, (rule.attribute, rule.concept)))
+        of = f"of {rule.of}" if rule.metric == "difference" and rule.of != "delta" else None
+        side = rule.side if rule.side != "after" else None
+        words = (rule.metric, of, rule.comparison, side, what, " to ".join(self.groups))
+        return " ".join(filter(None, words))
 
     @property
     def passed(self) -> bool:
@@ -145,7 +152,9 @@ def gate(new: str | Path, baseline: str | Path, policy: str | Path | Policy) -> 
     if obstacle:
         checks = [_not_comparable(rule, groups, obstacle) for rule, groups in planned]
     else:
-        changes = [_change(rule, groups, runs, common, chosen.policy) for rule, groups in planned]
+        recognised = any(rule.kind is not None for rule, _ in planned)
+        rates = open_error_rates(runs, common) if recognised else Change()
+        changes = [_change(rule, groups, runs, common, rates, chosen.policy) for rule, groups in planned]
         checks = decide(planned, changes, chosen.policy)
     notes = _notes(runs, common, chosen, checks)
     return GateResult(runs[1].folder, runs[0].folder, chosen.policy, tuple(checks), tuple(notes))
@@ -166,8 +175,10 @@ def _expanded(rule: Rule, runs: tuple[FinishedRun, FinishedRun]) -> Iterable[tup
     Raises:
         InputError: the rule matches nothing.
     """
-    if rule.metric in ("fnmr", "fmr"):
-        return [rule.groups]
+    if rule.kind is not None and not any(run.record.recognition for run in runs):
+        raise InputError(
+            f"a policy rule matches nothing: '{rule.quantity}' needs a recogniser, and neither run is of one"
+        )
     attributes = {name for run in runs for name in run.texts["attribute"]}
     if rule.attribute not in attributes:
         hint = nearest(rule.attribute, attributes)
@@ -225,18 +236,17 @@ def _change(
     groups: tuple[str, ...],
     runs: tuple[FinishedRun, FinishedRun],
     common: CommonPairs,
+    rates: ErrorRates | Change,
     limits: Limits,
 ) -> Change:
     margin = Margin(rule.margin, rule.harmful, limits.alpha)
-    if rule.metric in ("fnmr", "fmr"):
-        absent = not all(run.record.recognition for run in runs)
-        return Change(
-            missing="the run has no recognition section"
-            if absent
-            else "error rates of recognition can't be compared pair by pair"
-        )
-    if rule.metric == "fta":
-        return fta_change(runs, rule.attribute, groups[0], margin)
+    if rule.quantity == "fta":
+        return fta_change(runs, rule.attribute, groups, margin)
+    if rule.kind is not None:
+        if isinstance(rates, Change):
+            return rates
+        wanted = Wanted(rule.quantity, rule.kind, rule.side, rule.attribute)
+        return rates.change(wanted, groups, margin)
     concept = rule.concept or ""
     if rule.metric == "delta":
         return delta_change(runs, common, (rule.attribute, concept, groups[0]), margin)
@@ -275,14 +285,14 @@ def _too_few(change: Change, limits: Limits) -> str:
 def _outcome(rule: Rule, change: Change, p_beyond: float, limits: Limits) -> tuple[Outcome, str]:
     if change.missing:
         return "not comparable", change.missing
-    if few := _too_few(change, limits):
-        return "inconclusive", few
     if change.undefined:
         return "inconclusive", change.undefined
+    if few := _too_few(change, limits):
+        return "inconclusive", few
     bound = f"change {change.change:.3g}, one-sided bounds {change.low:.3g} and {change.high:.3g}"
     if p_beyond < limits.alpha:
         return "fail", f"{bound}: beyond the margin {rule.margin:g} ({rule.harmful})"
-    if rule.metric != "fta" and change.lost_share > limits.max_lost:
+    if rule.quantity != "fta" and change.lost_share > limits.max_lost:
         lost = f"{change.lost} of {change.lost + change.n_pairs} pairs have scores in one of the runs only"
         return "inconclusive", f"{lost}, the policy allows {limits.max_lost:.3g} of them"
     if change.p_inside < limits.alpha:
@@ -295,7 +305,7 @@ def _needed(rule: Rule, change: Change, limits: Limits) -> int | None:
         return None
     if change.se == 0.0:
         # Nothing changed, so the count is what an exact bound takes: (1 - margin)^G < alpha.
-        exact = rule.metric == "fta" and rule.margin < 1 and change.change == 0
+        exact = rule.quantity in EXACT and rule.metric != "difference" and change.change == 0
         return math.ceil(math.log(limits.alpha) / math.log1p(-rule.margin)) if exact else None
     return identities_to_decide(
         change.se,

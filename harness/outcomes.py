@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from harness.kinds import Kept
 from targets.base.tables import ObjectArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -115,6 +116,7 @@ class Outcomes:
         picture_checks: (check, group) -> number of pairs, e.g. of unequal picture size.
         references: other source pictures behind each ``match``, or None where there is no such concept.
         embedded: the vectors, where the target is an embedder.
+        compared: the comparisons behind its error rates, once they are made.
     """
 
     labels: Labels
@@ -129,6 +131,7 @@ class Outcomes:
     picture_checks: dict[tuple[str, str], int] = field(default_factory=dict)
     references: int | None = None
     embedded: Embedded | None = None
+    compared: Kept | None = None
 
     @property
     def pair_codes(self) -> CodeArray:

@@ -7,11 +7,20 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from harness.recognition_record import Comparison
 from harness.stats.equivalence import Harmful
 from targets.base.config import Settings, read_toml, validated
 
 EVERY = "*"
-Metric = Literal["delta", "difference", "fnmr", "fmr", "fta"]
+Side = Literal["before", "after", "change"]
+Metric = Literal["delta", "difference", "fnmr", "fmr", "tmr", "fta"]
+Quantity = Literal["delta", "fnmr", "fmr", "tmr", "fta"]
+OF_RATES: dict[str, tuple[Comparison, ...]] = {
+    "fnmr": ("other_source", "own_source"),
+    "tmr": ("other_source", "own_source"),
+    "fmr": ("same_group", "cross_group", "both_edited"),
+}
+"""Comparisons behind each error rate, the default first."""
 
 
 class Limits(Settings):
@@ -37,29 +46,42 @@ class Rule(Settings):
     """One rule; ``group`` "*" or several groups make one check each, a difference takes two.
 
     Attributes:
-        metric: "delta" (mean change of a score), "difference" (of two groups' deltas: the second's minus the
-            first's), "fta" (share of pairs whose face the target can't find), "fnmr" or "fmr".
+        metric: "delta" (mean change of a score), "fta" (share of pairs whose face the target can't find), a
+            recogniser's "fnmr", "fmr" or "tmr" at the run's threshold, or "difference" between two groups
+            (the second's minus the first's).
+        of: of a difference: what differs between the groups.
         attribute: which pairs.
         concept: which score; none for error rates.
+        comparison: of an error rate: "other_source" (default) or "own_source", "same_group" (default),
+            "cross_group" or "both_edited", as in the record.
+        side: of an error rate: faces "after" the edit, "before" it, or the "change" from before to after.
         group: "*", one group, or several.
         harmful: the direction in which a change from the baseline does harm.
         margin: largest change that is let pass, positive, in units of the score or as a share.
     """
 
     metric: Metric
+    of: Quantity = "delta"
     attribute: str
     concept: str | None = None
+    comparison: Comparison | None = None
+    side: Side = "after"
     group: str | tuple[str, ...] = EVERY
     harmful: Harmful
     margin: float = Field(gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _is_whole(self) -> Rule:
-        scored = self.metric in ("delta", "difference")
+        if self.metric != "difference" and self.of != "delta":
+            raise ValueError("'of' belongs to metric 'difference'")
+        scored = self.quantity == "delta"
         if scored and self.concept is None:
             raise ValueError(f"a rule of metric '{self.metric}' needs a 'concept'")
         if not scored and self.concept is not None:
-            raise ValueError(f"a rule of metric '{self.metric}' has no 'concept'")
+            raise ValueError(f"a rule of metric '{self.quantity}' has no 'concept'")
+        if not scored and self.margin >= 1:
+            raise ValueError("a margin of shares must be below 1")
+        self._check_comparison()
         if len(set(self.groups)) != len(self.groups) or not self.groups:
             raise ValueError("'group' must name at least one group, each once")
         if self.metric == "difference" and self.group != EVERY and len(self.groups) != 2:
@@ -67,6 +89,26 @@ class Rule(Settings):
         if self.metric == "difference" and self.group == EVERY and self.harmful != "both":
             raise ValueError('a difference between all pairs of groups must have harmful = "both"')
         return self
+
+    def _check_comparison(self) -> None:
+        kinds = OF_RATES.get(self.quantity, ())
+        if self.comparison is not None and self.comparison not in kinds:
+            known = f"one of {', '.join(kinds)}" if kinds else "left out"
+            raise ValueError(f"'comparison' of '{self.quantity}' must be {known}, got '{self.comparison}'")
+        if self.side != "after" and not kinds:
+            raise ValueError("'side' belongs to error rates")
+        if self.side != "after" and self.comparison == "own_source":
+            raise ValueError("'own_source' compares edited faces only: 'side' must be 'after'")
+
+    @property
+    def quantity(self) -> Quantity:
+        """What is compared between the runs, of one group or between two."""
+        return self.of if self.metric == "difference" else self.metric
+
+    @property
+    def kind(self) -> Comparison | None:
+        """The comparison behind an error rate."""
+        return self.comparison or next(iter(OF_RATES.get(self.quantity, ())), None)
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,9 +18,11 @@ from harness.gallery import (
     set_thresholds,
     share_reached,
 )
+from harness.kinds import Compared, Kept, Kind, among_all, down_to, kind, of_people
 from harness.outcomes import Outcomes
-from harness.recognition_rates import Compared, Resampler, acquisition, number
+from harness.recognition_rates import Resampler, acquisition, number
 from harness.recognition_record import (
+    Comparison,
     Inequity,
     InequityMeasure,
     Recognition,
@@ -35,7 +37,7 @@ from harness.stats.comparisons import (
     impostors,
     of_group,
 )
-from harness.stats.numerics import Floats, Ints
+from harness.stats.numerics import Ints
 from harness.stats.resampling import double_or_nothing, replicate_thresholds, replicate_totals
 
 RULES = {
@@ -51,9 +53,10 @@ RULES = {
     "failure_to_acquire": "no_face and no_answer; left out on both sides of a change, and once more counted "
     "as non-matches",
     "selector": "unknown to this run: variations chosen by an embedder flatter FNMR, see the dataset's card",
-    "intervals": "Wilson on the effective size of the double-or-nothing bootstrap over people; changes by "
-    "square-and-add with the resamples' correlation",
+    "intervals": "Wilson on the effective size of the double-or-nothing bootstrap over people, half of its "
+    "known excess taken out; changes by square-and-add with the resamples' correlation",
 }
+IMPOSTORS: tuple[Comparison, ...] = ("same_group", "cross_group", "both_edited")
 
 
 def recognise(
@@ -64,8 +67,8 @@ def recognise(
     options: RecognitionOptions,
     *,
     seed: int = 0,
-) -> tuple[Recognition, ...]:
-    """Report on a recogniser; nothing for a target that is none, or where no face was acquired.
+) -> tuple[Recognition, Kept] | None:
+    """Report on a recogniser; None for a target that is none, or where no face was acquired.
 
     Args:
         outcomes: of pairs.
@@ -73,9 +76,12 @@ def recognise(
         attributes, groups: in the record's order.
         options: how.
         seed: of the bootstrap and of the permutations.
+
+    Returns:
+        The report, and the comparisons behind it (none without a threshold).
     """
     if outcomes.embedded is None or not np.isfinite(outcomes.embedded.source).any():
-        return ()
+        return None
     faces = faces_of(outcomes, outcomes.embedded, groups)
     gallery = open_gallery(faces, options)
     thresholds = set_thresholds(faces, gallery, options)
@@ -85,26 +91,27 @@ def recognise(
     resampler = _resampler(faces, gallery, options, chosen, checks, seed)
     cells = _acquisition_cells(faces, present, resampler)
     inequity: list[Inequity] = []
+    kinds: list[Kind] = []
     if chosen is not None:
-        cells += _baseline_cells(faces, gallery, resampler)
+        kinds += _baseline_kinds(faces, gallery, resampler)
         inequity += _baseline_inequity(faces, gallery, resampler, options, seed)
         for name in present:
             more, uneven = _attribute(faces, gallery, name, resampler, options, seed)
-            cells, inequity = cells + more, inequity + uneven
-    return (
-        Recognition(
-            target=target,
-            level=options.level,
-            draws=options.draws,
-            permutations=options.permutations,
-            seed=seed,
-            rules=RULES,
-            thresholds=tuple(thresholds),
-            cells=tuple(cells),
-            inequity=tuple(inequity),
-            distributions=tuple(distributions(faces, gallery)),
-        ),
+            kinds, inequity = kinds + more, inequity + uneven
+        cells += [cell for item in kinds for cell in _cells(faces, item, resampler)]
+    report = Recognition(
+        target=target,
+        level=options.level,
+        draws=options.draws,
+        permutations=options.permutations,
+        seed=seed,
+        rules=RULES,
+        thresholds=tuple(thresholds),
+        cells=tuple(cells),
+        inequity=tuple(inequity),
+        distributions=tuple(distributions(faces, gallery)),
     )
+    return report, Kept(faces.persons, tuple(kinds))
 
 
 def _resampler(
@@ -150,40 +157,29 @@ def _cells_of(faces: Faces, attributes: Sequence[str]) -> list[tuple[str, str, I
     return [cell for cell in cells if len(cell[2])]
 
 
-def _of_people(some: Comparisons, faces: Faces, group: int) -> Comparisons:
-    """Narrow genuine comparisons to a group."""
-    own = faces.group_of == group
-    here = own[some.first]
-    return replace(
-        some,
-        scores=some.scores[here],
-        first=some.first[here],
-        second=some.second[here],
-        left=some.left * own,
-    )
+def _cells(faces: Faces, item: Kind, resampler: Resampler) -> Iterator[RecognitionCell]:
+    """Each group's error rate; of an attribute only for groups that have it."""
+    groups = faces.groups
+    if item.attribute is not None:
+        groups = tuple(group for _, group, _ in _cells_of(faces, [item.attribute]))
+    for group in groups:
+        apart, wider = item.of(faces.group_of, faces.groups.index(group))
+        yield resampler.cell(item.attribute, group, item.metric, item.comparison, apart, wider)
 
 
-def _everybody(
-    some: Comparisons, left: Floats, right: Floats, group: int, faces: Faces, *, same: bool
-) -> Comparisons:
-    """The same matches among all pictures, acquired or not."""
-    wider = replace(some, left=left, right=right if some.design == "between" else some.right)
-    return of_group(wider, faces.group_of, group, same=same)
-
-
-def _baseline_cells(faces: Faces, gallery: Gallery, resampler: Resampler) -> list[RecognitionCell]:
-    """Source faces alone: each group's error rates at the global threshold."""
+def _baseline_kinds(faces: Faces, gallery: Gallery, resampler: Resampler) -> list[Kind]:
+    """Source faces alone."""
     every = np.bincount(faces.gallery_people, minlength=len(faces.group_of)).astype(np.float64)
-    found = []
-    for place, group in enumerate(faces.groups):
-        own = [_of_people(part, faces, place) for part in (gallery.own, gallery.own_with_fta)]
-        sides = [Compared(part, None) for part in own]
-        found.append(resampler.cell(None, group, "fnmr", "other_source", *sides))
-        for same, kind in ((True, "same_group"), (False, "cross_group")):
-            some = gallery.same if same else gallery.cross
-            apart = Compared(of_group(some, faces.group_of, place, same=same), None)
-            wider = Compared(_everybody(some, every, every, place, faces, same=same), None)
-            found.append(resampler.cell(None, group, "fmr", kind, apart, wider))  # type: ignore[arg-type]
+    own, own_fta = (Compared(part, None) for part in (gallery.own, gallery.own_with_fta))
+    found = [kind(None, "fnmr", "other_source", own, own_fta)]
+    sides: tuple[tuple[Comparison, Comparisons], ...] = (
+        ("same_group", gallery.same),
+        ("cross_group", gallery.cross),
+    )
+    for name, some in sides:
+        near = down_to(some, resampler.lowest)
+        apart, wider = Compared(near, None), Compared(among_all(near, every, every), None)
+        found.append(kind(None, "fmr", name, apart, wider))
     return found
 
 
@@ -194,52 +190,45 @@ def _attribute(
     resampler: Resampler,
     options: RecognitionOptions,
     seed: int,
-) -> tuple[list[RecognitionCell], list[Inequity]]:
-    """Error rates of one attribute in every group, and how unevenly they fall after the edit."""
+) -> tuple[list[Kind], list[Inequity]]:
+    """Comparisons of one attribute, and how unevenly errors fall after the edit."""
     rows = np.flatnonzero(faces.attribute == name)
     size = len(faces.group_of)
     before, after, people = probe_pairs(faces, rows)
-    kept = np.isfinite(before) & np.isfinite(after)
-    every = np.ones(len(kept), dtype=bool)
+    kept, every = np.isfinite(before) & np.isfinite(after), np.ones(len(before), dtype=bool)
     pairs = [[genuine(side, people, size, part) for side in (before, after)] for part in (kept, every)]
     direct = cosines(faces.source[rows], faces.transformed[rows])
-    own = [
-        genuine(direct, faces.people[rows], size, part)
-        for part in (np.isfinite(direct), np.ones(len(rows), bool))
-    ]
+    alone, all_alone = (
+        Compared(None, genuine(direct, faces.people[rows], size, part))
+        for part in (np.isfinite(direct), np.ones(len(rows), dtype=bool))
+    )
     acquired = rows[np.isfinite(faces.source[rows, 0]) & np.isfinite(faces.transformed[rows, 0])]
     sides = [faces.side(part[acquired], faces.people[acquired]) for part in (faces.source, faces.transformed)]
-    whole = [faces.side(part[rows], faces.people[rows]) for part in (faces.source, faces.transformed)]
-    lowest = float(min(resampler.thresholds.min(), resampler.threshold))
-    against = [_against(side, gallery.side, lowest) for side in sides]
-    against_whole = [_against(side, gallery.side, lowest) for side in whole]
-    floors = np.full(len(faces.groups), lowest)
-    among = [impostors(side, None, floors, np.inf)[0] for side in sides]
-    among_whole = [impostors(side, None, floors, np.inf)[0] for side in whole]
+    found = _impostors(faces, gallery, sides, resampler.lowest)
+    everybody = found
+    if len(acquired) < len(rows):
+        whole = [faces.side(part[rows], faces.people[rows]) for part in (faces.source, faces.transformed)]
+        everybody = _impostors(faces, gallery, whole, resampler.lowest)
     probes = np.bincount(faces.people[rows], minlength=size).astype(np.float64)
     references = np.bincount(faces.gallery_people, minlength=size).astype(np.float64)
-    cells = []
-    for _, group, _ in _cells_of(faces, [name]):
-        place = faces.groups.index(group)
-        apart, wider = (Compared(*(_of_people(side, faces, place) for side in part)) for part in pairs)
-        cells.append(resampler.cell(name, group, "fnmr", "other_source", apart, wider))
-        alone, all_alone = (Compared(None, _of_people(part, faces, place)) for part in own)
-        cells.append(resampler.cell(name, group, "fnmr", "own_source", alone, all_alone))
-        for index, kind in ((0, "same_group"), (1, "cross_group")):
-            same = index == 0
-            apart = Compared(*(of_group(part[index], faces.group_of, place, same=same) for part in against))
-            wider = Compared(
-                *(
-                    _everybody(part[index], probes, references, place, faces, same=same)
-                    for part in against_whole
-                )
-            )
-            cells.append(resampler.cell(name, group, "fmr", kind, apart, wider))  # type: ignore[arg-type]
-        apart = Compared(*(of_group(part, faces.group_of, place, same=True) for part in among))
-        wider = Compared(*(_everybody(part, probes, probes, place, faces, same=True) for part in among_whole))
-        cells.append(resampler.cell(name, group, "fmr", "both_edited", apart, wider))
+    kinds = [
+        kind(name, "fnmr", "other_source", Compared(*pairs[0]), Compared(*pairs[1])),
+        kind(name, "fnmr", "own_source", alone, all_alone),
+    ]
+    for comparison, one, all_of in zip(IMPOSTORS, found, everybody, strict=True):
+        right = probes if comparison == "both_edited" else references
+        parts = (part and among_all(part, probes, right) for part in (all_of.before, all_of.after))
+        kinds.append(kind(name, "fmr", comparison, one, Compared(*parts)))
     deep = _deep(sides[1], gallery.side, resampler.threshold)
-    return cells, _inequity(faces, name, pairs[0][1], deep, resampler, options, seed)
+    return kinds, _inequity(faces, name, pairs[0][1], deep, resampler, options, seed)
+
+
+def _impostors(faces: Faces, gallery: Gallery, sides: Sequence[Side], lowest: float) -> tuple[Compared, ...]:
+    """Comparisons of `IMPOSTORS` before and after the edit."""
+    floors = np.full(len(faces.groups), lowest)
+    against = [_against(side, gallery.side, lowest) for side in sides]
+    among = [impostors(side, None, floors, np.inf)[0] for side in sides]
+    return Compared(against[0][0], against[1][0]), Compared(against[0][1], against[1][1]), Compared(*among)
 
 
 def _against(probes: Side, references: Side, lowest: float) -> tuple[Comparisons, Comparisons]:
@@ -271,7 +260,7 @@ def _inequity(
     seed: int,
 ) -> list[Inequity]:
     """All measures over the groups that have both rates, or nothing below two."""
-    genuine_parts = [_of_people(own, faces, place) for place in range(len(faces.groups))]
+    genuine_parts = [of_people(own, faces.group_of, place) for place in range(len(faces.groups))]
     parts = [of_group(other[0], faces.group_of, place, same=True) for place in range(len(faces.groups))]
     have = [p for p, (g, i) in enumerate(zip(genuine_parts, parts, strict=True)) if g.n and i.n]
     if len(have) < 2:

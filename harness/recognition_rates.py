@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.kinds import Compared
 from harness.recognition_record import Comparison, ErrorRate, Metric, RateChange, RecognitionCell
 from harness.stats.comparisons import Comparisons
 from harness.stats.numerics import Floats, Ints
@@ -16,14 +17,6 @@ from harness.stats.resampling import Rate, Selection, paired_change, rate_interv
 def number(value: float) -> float | None:
     """Null for what is undefined or infinite."""
     return float(value) if math.isfinite(value) else None
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One kind of comparison before and after the edit; None where a side is not defined."""
-
-    before: Comparisons | None
-    after: Comparisons | None
 
 
 @dataclass(frozen=True)
@@ -43,6 +36,11 @@ class Resampler:
     level: float
     checks: int
 
+    @property
+    def lowest(self) -> float:
+        """The lowest of all thresholds: what kept scores must reach down to."""
+        return float(min(self.thresholds.min(), self.threshold))
+
     def cell(
         self,
         attribute: str | None,
@@ -54,7 +52,7 @@ class Resampler:
     ) -> RecognitionCell:
         """Estimate one cell with failures to acquire left out, and with them as non-matches."""
         before, after, change = self._both(apart)
-        before_fta, after_fta, change_fta = self._both(with_fta)
+        counted = (before, after, change) if with_fta is apart else self._both(with_fta)
         return RecognitionCell(
             attribute=attribute,
             group=group,
@@ -63,9 +61,9 @@ class Resampler:
             before=before,
             after=after,
             change=change,
-            before_with_fta=before_fta,
-            after_with_fta=after_fta,
-            change_with_fta=change_fta,
+            before_with_fta=counted[0],
+            after_with_fta=counted[1],
+            change_with_fta=counted[2],
         )
 
     def _both(self, sides: Compared) -> tuple[ErrorRate | None, ErrorRate | None, RateChange | None]:

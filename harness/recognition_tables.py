@@ -21,7 +21,7 @@ NOTES = (
     "before to after: change [interval]; ! beyond 0 in the simultaneous band over all cells of a comparison",
     "TMR = 1 - FNMR; failures to acquire left out here, counted as non-matches in recognition.csv",
     "? too few identities for an interval",
-    "° no error, or nothing but errors: the interval takes people (pairs of people) as the sample",
+    "° no error, or nothing but errors: the interval takes the people as the sample",
 )
 
 
@@ -85,7 +85,7 @@ def _lines(
 def cell_text(cell: RecognitionCell) -> str:
     """One cell: a rate with its interval, or both rates with their change."""
     if cell.change is None:
-        return _rate_text(cell.before or cell.after)
+        return rate_text(cell.before or cell.after)
     before, after, change = cell.before, cell.after, cell.change
     if before is None or after is None or before.rate is None or after.rate is None:
         return NOT_MEASURED
@@ -93,16 +93,18 @@ def cell_text(cell: RecognitionCell) -> str:
     if change.low is None or change.high is None or change.difference is None:
         return f"{text} ?"
     mark = "!" if change.band_low is not None and (change.band_low > 0 or (change.band_high or 0) < 0) else ""
-    low, high = _signed(change.low), _signed(change.high)
-    return f"{text}: {_signed(change.difference)} [{low}, {high}]{mark}"
+    low, high = signed(change.low), signed(change.high)
+    return f"{text}: {signed(change.difference)} [{low}, {high}]{mark}"
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """Two digits with their sign."""
     text = two_digits(value)
     return text if text == "0" or value < 0 else f"+{text}"
 
 
-def _rate_text(rate: ErrorRate | None) -> str:
+def rate_text(rate: ErrorRate | None) -> str:
+    """A rate with its interval and marks."""
     if rate is None or rate.rate is None:
         return NOT_MEASURED
     if rate.low is None or rate.high is None:
@@ -132,7 +134,7 @@ def _inequity_table(item: Recognition) -> DisparityTable:
 
 
 def recognition_csv(record: Record) -> str:
-    """Every error rate in full, one row a cell, side and way of counting failures to acquire."""
+    """Every rate in full, one row a cell, side and way of counting failures to acquire."""
     rows = []
     for item in record.recognition:
         for cell in item.cells:

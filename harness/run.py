@@ -1,4 +1,4 @@
-"""A run's folder: record.json, pairs.parquet, failures.parquet, tables."""
+"""A run's folder: record.json, pairs.parquet, failures.parquet, comparisons.parquet, tables."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
+from harness.comparison_file import COMPARISONS_FILE, write_comparisons
 from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
 from harness.recognition_tables import det_csv, histogram_csv, recognition_csv, recognition_tables
 from harness.record import RECORD_FILE, Record, write_record
@@ -62,6 +63,10 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
         write_text(run / "tables" / "score_histograms.csv", histogram_csv(record))
         shown = "\n".join(to_markdown(table) for table in recognition_tables(record))
         write_text(run / "tables" / "recognition.md", shown)
+    if outcomes.compared is not None:
+        write_comparisons(run, outcomes.compared)
+    else:
+        (run / COMPARISONS_FILE).unlink(missing_ok=True)
     write_record(record, run)
 
 

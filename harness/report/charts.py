@@ -14,7 +14,7 @@ from harness.tables import two_digits
 from targets.base.extras import require
 
 _DIVERGING = ("#2166ac", "#f7f7f7", "#b35806")
-_CONFIG = {
+CONFIG = {
     "background": None,
     "padding": {"left": 24, "top": 5, "right": 5, "bottom": 5},
     "view": {"stroke": None},
@@ -32,7 +32,7 @@ def heat_map(cells: Sequence[Cell], links: Mapping[int, str], title: str) -> str
         links: position in ``cells`` -> where a click goes.
         title: what a screen reader says.
     """
-    alt = _altair()
+    alt = altair()
     deltas = [cell.delta for cell in cells if cell.delta is not None]
     largest = max(map(abs, deltas)) or 1.0
     data = [
@@ -58,7 +58,7 @@ def heat_map(cells: Sequence[Cell], links: Mapping[int, str], title: str) -> str
     ink = alt.condition("datum.strong", alt.value("white"), alt.value("#111"))
     chart = base.mark_rect(stroke="#888", strokeWidth=0.5).encode(color=color)
     chart += base.mark_text(fontSize=11).encode(text="text:N", color=ink)
-    return _svg(chart.properties(width=54 * len(groups), height=26 * len(rows)), title)
+    return svg(chart.properties(width=54 * len(groups), height=26 * len(rows)), title)
 
 
 def _unless_noise(value: float, largest: float) -> float:
@@ -73,7 +73,7 @@ def forest_plot(cells: Sequence[Cell], title: str) -> str:
         cells: of one attribute and concept, with a delta each.
         title: what a screen reader says.
     """
-    alt = _altair()
+    alt = altair()
     data = [
         {
             "group": cell.group,
@@ -90,24 +90,26 @@ def forest_plot(cells: Sequence[Cell], title: str) -> str:
     chart = line.encode(x=alt.X("zero:Q", axis=axis, title=None))
     chart += base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
     chart += base.mark_point(filled=True, size=55, opacity=1).encode(x="change:Q")
-    return _svg(chart.properties(width=230, height=20 * len(groups)), title)
+    return svg(chart.properties(width=230, height=20 * len(groups)), title)
 
 
-def _altair() -> Any:
+def altair() -> Any:
+    """The library, or an error that names the extra."""
     return require("altair", "report", "a report's chart")
 
 
-def _svg(chart: Any, title: str) -> str:
+def svg(chart: Any, title: str) -> str:
+    """A chart as SVG for a page, with the title for screen readers."""
     renderer = require("vl_convert", "report", "a report's chart")
-    svg = str(renderer.vegalite_to_svg({**chart.to_dict(), "config": _CONFIG}))
+    text = str(renderer.vegalite_to_svg({**chart.to_dict(), "config": CONFIG}))
     # A unique prefix: several charts in one page may not share the ids of their gradients.
     prefix = re.sub(r"\W+", "-", title.encode().hex()[-24:])
-    svg = svg.replace('id="', f'id="{prefix}-').replace("url(#", f"url(#{prefix}-")
+    text = text.replace('id="', f'id="{prefix}-').replace("url(#", f"url(#{prefix}-")
     # The renderer takes a link within the page for one to its collection of data sets.
-    svg = re.sub(r'href="[^"#]*#', 'href="#', svg)
+    text = re.sub(r'href="[^"#]*#', 'href="#', text)
     # Vega's roles nest graphics-symbols that browsers don't know; the table has the same numbers.
-    svg = re.sub(r' (role|aria-roledescription|aria-label|aria-hidden)="[^"]*"', "", svg)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{_attribute(title)}" ', 1)
+    text = re.sub(r' (role|aria-roledescription|aria-label|aria-hidden)="[^"]*"', "", text)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{_attribute(title)}" ', 1)
 
 
 def _attribute(text: str) -> str:

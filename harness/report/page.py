@@ -16,7 +16,9 @@ from harness.finished import FinishedRun, load_run
 from harness.record import Cell, Detail, Record
 from harness.report import charts, words
 from harness.report.examples import Example, Pictures, examples
+from harness.report.figures import write_figures
 from harness.report.kept import dataset_funnel
+from harness.report.recognition import RecognitionView, recognition_views
 from harness.tables import (
     NOT_MEASURED,
     DisparityTable,
@@ -54,14 +56,14 @@ class Shown:
 
 
 def write_report(run: Path, pictures: str | None = None) -> Path:
-    """Write RUN/report.html.
+    """Write RUN/report.html, and RUN/figures for a recogniser.
 
     Args:
         run: folder of a finished run.
         pictures: table of pairs or dataset with the audited pictures; None to look where the record says.
 
     Returns:
-        The file.
+        The page.
 
     Raises:
         InputError: the run or the table of pairs can't be read.
@@ -73,6 +75,7 @@ def write_report(run: Path, pictures: str | None = None) -> Path:
     known = finished.record.data.path if finished.record.data.kind == "dataset" else None
     place = pictures or known
     write_text(path, page(finished, source, Path(place) if place else None))
+    write_figures(finished.record, finished.folder)
     return path
 
 
@@ -100,6 +103,8 @@ def page(run: FinishedRun, pictures: Pictures, dataset: Path | None = None) -> s
             shown=shown,
             sentence=words.cell_sentence,
             reason=lambda name: words.REASONS.get(name, name),
+            recognisers=list(_recognisers(record)),
+            recognition_reading=words.RECOGNITION,
             funnel=dataset_funnel(dataset) if dataset else [],
             attrition=[item for item in record.attrition if item.lost],
             failures=_failures(run),
@@ -201,12 +206,21 @@ def _tables(record: Record, shown: Sequence[Shown]) -> Iterator[TableView]:
             yield _view(difference_table(record, by), f"differences-{by}", {})
 
 
-def _view(table: DisparityTable, name: str, anchors: Mapping[_Key, str]) -> TableView:
+def _recognisers(record: Record) -> Iterator[tuple[RecognitionView, list[TableView]]]:
+    for view in recognition_views(record):
+        heads = ("groups / rule", *("attribute / measure",) * (len(view.tables) - 1))
+        tables = enumerate(zip(view.tables, heads, strict=True), start=1)
+        yield view, [_view(table, f"recognition-{n}", {}, head) for n, (table, head) in tables]
+
+
+def _view(
+    table: DisparityTable, name: str, anchors: Mapping[_Key, str], head: str = "attribute / concept"
+) -> TableView:
     markup = require("markupsafe", "report", "a report")
-    return TableView(name, table.title, markup.Markup(_html(table, name, anchors)), table.notes)
+    return TableView(name, table.title, markup.Markup(_html(table, name, anchors, head)), table.notes)
 
 
-def _html(table: DisparityTable, name: str, anchors: Mapping[_Key, str]) -> str:
+def _html(table: DisparityTable, name: str, anchors: Mapping[_Key, str], head: str) -> str:
     """A table by great-tables, which escapes labels; texts with an anchor become links."""
     great_tables = require("great_tables", "report", "a report's table")
     pandas = require("pandas", "report", "a report's table")
@@ -220,7 +234,7 @@ def _html(table: DisparityTable, name: str, anchors: Mapping[_Key, str]) -> str:
             for attribute, concept, texts in table.rows
         ]
     shown = great_tables.GT(pandas.DataFrame(columns), rowname_col="row", id=name)
-    shown = shown.cols_label(heads).tab_stubhead("attribute / concept")
+    shown = shown.cols_label(heads).tab_stubhead(head)
     html = shown.cols_align(table.justify, list(heads)).as_raw_html()
     body = html[html.index("<table") : html.index("</table>") + len("</table>")]
     body = body.replace("<table ", f'<table aria-labelledby="{name}-title" id="{name}" ', 1)

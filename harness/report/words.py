@@ -38,6 +38,12 @@ READING = (
     "An interval that contains 0 does not show that nothing changed; that takes an equivalence test.",
     "A test of groups that is not rejected does not show that they are alike; that takes one too.",
 )
+RECOGNITION = (
+    "A rate is a share of comparisons between these faces, at one threshold for all groups.",
+    "FNMR: one identity, no match. FMR: two identities, a match. FTA: a face not found. TMR is 1 - FNMR.",
+    "A change is the rate after the edit minus the rate before it, over the same comparisons.",
+    "Intervals respect that identities and pictures repeat; a target FMR's threshold is set anew each time.",
+)
 
 
 def summary(record: Record) -> list[str]:

@@ -152,10 +152,9 @@ def with_null(fmr: Floats, fnmr: Floats, null: tuple[Floats, Floats], level: flo
         status = _status(number, rates_of.get(name.rsplit("_", 1)[-1], (fmr, fnmr)))
         shares = np.sort(np.where(np.isnan(draws), np.inf, draws))
         median, extreme = (float(sign * shares[_spot(q, len(shares))]) for q in (0.5, level))
-        # A permutation that repeats the data may differ from it in the last digit.
-        reached = (
-            shares >= sign * number - 1e-12 * max(1.0, abs(number)) if status in (OK, INFINITE) else shares
-        )
+        # A permutation that repeats the data may differ from it in the last digit; inf - inf is no number.
+        slack = 1e-12 * max(1.0, abs(number)) if np.isfinite(number) else 0.0
+        reached = shares >= sign * number - slack
         p = (1.0 + float(reached.sum())) / (1.0 + len(shares)) if status in (OK, INFINITE) else float("nan")
         shown = number if status == OK else float("nan")
         found.append(Measure(name, shown, status, median, extreme, p))

@@ -9,6 +9,7 @@ or 2 for every person and gives a comparison the product of its people's weights
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -104,10 +105,19 @@ class PlugIn:
         variance: the estimate.
         excess: what the double-or-nothing bootstrap adds to it: the product of two weights has variance 3, so
             the part of a pair's errors that neither person explains counts three times.
+        df: degrees of freedom of the estimate, 2 V^2 / Var(V) with V the sum of the people's squared parts,
+            between 1 and people - 1: errors that gather on few people are known from few.
     """
 
     variance: float
     excess: float
+    df: float
+
+    @property
+    def kept(self) -> float:
+        """Share of the bootstrap's variance that is left when half of its excess is taken out."""
+        whole = self.variance + self.excess
+        return 1.0 - self.excess / 2.0 / whole if whole > 0 else 1.0
 
 
 def plug_in(some: Comparisons, threshold: float) -> PlugIn:
@@ -119,26 +129,66 @@ def plug_in(some: Comparisons, threshold: float) -> PlugIn:
     Raises:
         ValueError: without a comparison.
     """
-    n = some.n
-    if not n:
-        raise ValueError("an error rate needs a comparison, got none")
-    matches = some.matches(threshold)
-    first, second = some.first[:matches], some.second[:matches]
-    size = len(some.left)
-    if some.design == "within":
-        errors = some.left - np.bincount(first, minlength=size)
-        residual = errors - errors.sum() / n * some.left
-        return PlugIn(float((residual**2).sum()) / n**2, 0.0)
-    rate = matches / n
-    stars = np.bincount(first, minlength=size) + np.bincount(second, minlength=size)
-    met, squares = _met(some)
-    # A pair of people may meet in both roles: the code does not say which of the two was the probe.
-    pair, count = np.unique(np.minimum(first, second) * size + np.maximum(first, second), return_counts=True)
-    low, high = pair // size, pair % size
-    pairs = count**2 - 2.0 * rate * count * _comparisons_of(some, low, high)
-    own = float(pairs.sum() + rate**2 * squares)
-    shared = float(((stars - rate * met) ** 2).sum()) - 2.0 * own
-    return PlugIn((own + max(shared, 0.0)) / n**2, 2.0 * own / n**2)
+    return _combined([(1.0, some, threshold)])
+
+
+def paired_plug_in(before: tuple[Comparisons, float], after: tuple[Comparisons, float]) -> PlugIn:
+    """Estimate the variance of the change of an error rate, of two sets of comparisons of the same people.
+
+    As `plug_in`, with r and R_i the changes of each rate's own, both over its number of comparisons.
+
+    Args:
+        before, after: comparisons of one design and their threshold.
+
+    Raises:
+        ValueError: without a comparison.
+    """
+    return _combined([(-1.0, *before), (1.0, *after)])
+
+
+def _combined(parts: Sequence[tuple[float, Comparisons, float]]) -> PlugIn:
+    """The variance of a sum of error rates, each with its sign."""
+    size = len(parts[0][1].left)
+    people, compared = np.zeros(size), np.zeros(size, dtype=bool)
+    codes, values, rest = [np.empty(0, np.int64)], [np.empty(0)], np.zeros(2)
+    for sign, some, threshold in parts:
+        n = some.n
+        if not n:
+            raise ValueError("an error rate needs a comparison, got none")
+        found = some.matches(threshold)
+        first, second = some.first[:found], some.second[:found]
+        if some.design == "within":
+            errors = some.left - np.bincount(first, minlength=size)
+            people += sign * (errors - errors.sum() / n * some.left) / n
+            compared |= some.left > 0
+            continue
+        stars = np.bincount(first, minlength=size) + np.bincount(second, minlength=size)
+        met, squares = _met(some)
+        people += sign * (stars - found / n * met) / n
+        compared |= met > 0
+        # Pairs of people without a match all have the expected number, which is summed up in closed form.
+        rest += sign * found / n**2 * np.array([1.0, np.sqrt(squares)])
+        # A pair of people may meet in both roles: the code does not say which of the two was the probe.
+        pair, count = np.unique(
+            np.minimum(first, second) * size + np.maximum(first, second), return_counts=True
+        )
+        codes.append(pair)
+        values.append(sign * count / n)
+    squared = people**2
+    if parts[0][1].design == "within":
+        return PlugIn(float(squared.sum()), 0.0, _df(squared[compared]))
+    pair, place = np.unique(np.concatenate(codes), return_inverse=True)
+    matched = np.bincount(place, np.concatenate(values), len(pair))
+    expected = rest[0] * _comparisons_of(parts[-1][1], pair // size, pair % size)
+    own = float((matched**2 - 2.0 * matched * expected).sum() + rest[1] ** 2)
+    shared = float(squared.sum()) - 2.0 * own
+    return PlugIn(own + max(shared, 0.0), 2.0 * own, _df(squared[compared]))
+
+
+def _df(parts: Floats) -> float:
+    most = max(len(parts) - 1.0, 1.0)
+    spread = len(parts) * float(parts.var(ddof=1)) if len(parts) > 1 else 0.0
+    return float(np.clip(2.0 * parts.sum() ** 2 / spread, 1.0, most)) if spread > 0 else most
 
 
 def _comparisons_of(some: Comparisons, low: NDArray[np.int64], high: NDArray[np.int64]) -> Floats:
@@ -169,8 +219,7 @@ class Rate:
         n_effective: size of a simple sample with the same information, at most n.
         low, high: Wilson's interval on the effective size, Student's t for the normal quantile.
         status: `ok`; `identities_as_size` (no error, or nothing but errors: there is no variance, and the
-            effective size is the number of people, or of pairs of people for impostors);
-            `too_few_identities`; `no_comparisons`.
+            effective size is the number of people); `too_few_identities`; `no_comparisons`.
     """
 
     errors: int
@@ -183,43 +232,85 @@ class Rate:
     status: str
 
 
-def rate_interval(some: Comparisons, threshold: float, replicates: Floats, level: float) -> Rate:
-    """Return an error rate with an interval from its resamples.
+@dataclass(frozen=True)
+class Estimate:
+    """An error rate before a level is chosen.
 
-    The bootstrap's known excess (`PlugIn`) is taken out in proportion. The effective size is
-    p (1 - p) (G - 1) / (V G) (z / t_{G-1})^2 with G people.
+    Attributes:
+        errors, n, n_identities, rate, status: as in `Rate`.
+        variance: of the rate, NaN where there is none to estimate.
+        df: its degrees of freedom, NaN likewise.
+        least: what the effective size can't fall below: a person's share of errors lies in [0, 1], so the
+            variance is at most that of as many people as Kish's effective number, or for impostors, which
+            are pairs, of half as many (Hoeffding 1948).
+    """
+
+    errors: int
+    n: int
+    n_identities: int
+    rate: float
+    variance: float
+    df: float
+    least: float
+    status: str
+
+    def size(self, level: float) -> float:
+        """Effective size for a level: p (1 - p) / V (z / t_df)^2, `least` to n; NaN where undefined."""
+        if self.status == "ok":
+            return max(effective_size(self.rate, self.n, self.variance, self.df, level), self.least)
+        return float(self.n_identities) if self.status == "identities_as_size" else float("nan")
+
+    def interval(self, level: float) -> Rate:
+        """Return the rate with its two-sided interval."""
+        size = self.size(level)
+        low, high = wilson(self.rate * size, size, level) if size > 0 else (float("nan"), float("nan"))
+        return Rate(self.errors, self.n, self.n_identities, self.rate, size, low, high, self.status)
+
+
+def estimate(some: Comparisons, threshold: float, replicates: Floats) -> Estimate:
+    """Estimate an error rate and its variance from its resamples.
+
+    Half of the bootstrap's known excess (`PlugIn`) is taken out. What is left counts the part of a pair's
+    errors that neither person explains twice, as the jackknife does (Efron & Stein 1981): with few people
+    the shared part is estimated too low, and without this reserve the intervals miss too often.
 
     Args:
         some: comparisons whose kept scores reach down to the threshold.
         threshold: a score of this size matches.
         replicates: shape (draws,), from `replicate_rates`; NaN where undefined.
-        level: two-sided confidence level in (0, 1).
     """
     n, people, nan = some.n, some.n_identities, float("nan")
     if not n:
-        return Rate(0, 0, people, nan, nan, nan, nan, "no_comparisons")
+        return Estimate(0, 0, people, nan, nan, nan, nan, "no_comparisons")
     errors = some.errors(threshold)
     rate = errors / n
     defined = replicates[np.isfinite(replicates)]
     if people < 2 or len(defined) < MIN_DEFINED * len(replicates):
-        return Rate(errors, n, people, rate, nan, nan, nan, "too_few_identities")
+        return Estimate(errors, n, people, rate, nan, nan, nan, "too_few_identities")
     if errors in (0, n):
-        size, status = float(some.n_people_pairs), "identities_as_size"
-    else:
-        fixed = plug_in(some, threshold)
-        kept = fixed.variance / (fixed.variance + fixed.excess) if fixed.variance > 0 else 1.0
-        variance = float(defined.var()) * kept
-        size, status = effective_size(rate, n, variance, people, level), "ok"
-    low, high = wilson(rate * size, size, level)
-    return Rate(errors, n, people, rate, size, low, high, status)
+        return Estimate(errors, n, people, rate, nan, nan, nan, "identities_as_size")
+    fixed = plug_in(some, threshold)
+    variance = float(defined.var()) * fixed.kept * people / (people - 1.0)
+    return Estimate(errors, n, people, rate, variance, fixed.df, _least(some), "ok")
 
 
-def effective_size(rate: float, n: int, variance: float, people: int, level: float) -> float:
-    """Return the size of a simple sample with a rate's variance, for a given level; see `rate_interval`."""
+def _least(some: Comparisons) -> float:
+    """See `Estimate.least`."""
+    sides = [some.left, some.right] if some.design == "between" else [some.left]
+    people = min(float(side.sum() ** 2 / (side**2).sum()) for side in sides)
+    return people if some.design == "within" else people / 2.0
+
+
+def rate_interval(some: Comparisons, threshold: float, replicates: Floats, level: float) -> Rate:
+    """Return an error rate with its interval of a two-sided level; arguments as in `estimate`."""
+    return estimate(some, threshold, replicates).interval(level)
+
+
+def effective_size(rate: float, n: int, variance: float, df: float, level: float) -> float:
+    """Return the size of a simple sample with a rate's variance, for a given level; see `Estimate.size`."""
     spot = 0.5 + level / 2.0
-    ratio = float(special.ndtri(spot) / special.stdtrit(people - 1, spot)) ** 2
-    corrected = variance * people / (people - 1.0)
-    return min(float(n), rate * (1.0 - rate) / corrected * ratio) if corrected > 0 else float(n)
+    ratio = float(special.ndtri(spot) / special.stdtrit(df, spot)) ** 2
+    return min(float(n), rate * (1.0 - rate) / variance * ratio) if variance > 0 else float(n)
 
 
 @dataclass(frozen=True)
@@ -253,13 +344,32 @@ def paired_change(before: Rate, after: Rate, replicates: tuple[Floats, Floats]) 
     nan = float("nan")
     if not (np.isfinite(before.low) and np.isfinite(after.low)):
         return Change(after.rate - before.rate, nan, nan, nan, "undefined")
-    both = np.isfinite(replicates[0]) & np.isfinite(replicates[1])
-    x, y = (part[both] for part in replicates)
-    varies = len(x) > 1 and x.std() > 0 and y.std() > 0
-    correlation = float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0)) if varies else 0.0
+    r = correlation(*replicates)
     difference = after.rate - before.rate
-    down = (after.rate - after.low, before.high - before.rate)
-    up = (after.high - after.rate, before.rate - before.low)
-    ends = [float(np.sqrt(max(a * a + b * b - 2.0 * correlation * a * b, 0.0))) for a, b in (down, up)]
-    low, high = max(-1.0, difference - ends[0]), min(1.0, difference + ends[1])
-    return Change(difference, low, high, correlation, "ok")
+    low, high = square_and_add((before.rate, before.low, before.high), (after.rate, after.low, after.high), r)
+    return Change(difference, max(-1.0, low), min(1.0, high), r, "ok")
+
+
+def correlation(one: Floats, other: Floats) -> float:
+    """Correlation over the resamples in which both are defined; 0 where one of them does not vary."""
+    both = np.isfinite(one) & np.isfinite(other)
+    x, y = one[both], other[both]
+    varies = len(x) > 1 and x.std() > 0 and y.std() > 0
+    return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0)) if varies else 0.0
+
+
+Bounds = tuple[float, float, float]
+
+
+def square_and_add(before: Bounds, after: Bounds, r: float) -> tuple[float, float]:
+    """Return the interval of after minus before from two estimates, each with its low and high end.
+
+    Args:
+        before, after: estimate, low, high.
+        r: correlation of the estimates.
+    """
+    down = (after[0] - after[1], before[2] - before[0])
+    up = (after[2] - after[0], before[0] - before[1])
+    ends = [float(np.sqrt(max(a * a + b * b - 2.0 * r * a * b, 0.0))) for a, b in (down, up)]
+    difference = after[0] - before[0]
+    return difference - ends[0], difference + ends[1]

@@ -328,15 +328,6 @@ def test_runs_without_a_common_pair(tmp_path: Path) -> None:
     assert "no pair in common" in gate(new, base, policy(tmp_path)).summary
 
 
-def test_error_rates_wait_for_records_that_hold_them(tmp_path: Path) -> None:
-    new, base = changed(tmp_path, 0.0)
-    for metric in ("fnmr", "fmr"):
-        rule = {"metric": metric, "concept": "", "harmful": "higher"}
-        result = gate(new, base, policy(tmp_path, rule))
-        assert result.exit_status == 3
-        assert "the run has no recognition section" in result.summary
-
-
 def test_finished_scores_are_compared_with_a_note(tmp_path: Path) -> None:
     new, base = changed(tmp_path, 0.0, pictures=None)
     result = gate(new, base, policy(tmp_path))
@@ -360,6 +351,19 @@ def test_finished_scores_are_compared_with_a_note(tmp_path: Path) -> None:
         ({"metric": "fta"}, "has no 'concept'"),
         ({"metric": "difference", "group": ["WM"]}, "two groups"),
         ({"metric": "difference", "harmful": "lower"}, 'harmful = "both"'),
+        (
+            {"metric": "fmr", "concept": ""},
+            "matches nothing: 'fmr' needs a recogniser, and neither run is of one",
+        ),
+        (
+            {"metric": "fnmr", "concept": "", "comparison": "same_group"},
+            "must be one of other_source, own_source",
+        ),
+        ({"metric": "fta", "concept": "", "comparison": "same_group"}, "must be left out"),
+        ({"metric": "fta", "concept": "", "side": "before"}, "'side' belongs to error rates"),
+        ({"metric": "tmr", "concept": "", "comparison": "own_source", "side": "change"}, "must be 'after'"),
+        ({"metric": "fmr", "concept": "", "margin": 1}, "a margin of shares must be below 1"),
+        ({"of": "fmr"}, "'of' belongs to metric 'difference'"),
         ({"group": []}, "at least one group"),
         ({"group": ["WM", "WM"]}, "each once"),
     ],
@@ -436,9 +440,7 @@ def test_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     )
     summary = tmp_path / "summary.md"
     summary.write_text("from an earlier step\n", encoding="utf-8")
-    rules = policy(
-        tmp_path, {}, {"group": "WM", "margin": 1e-9}, {"metric": "fmr", "concept": "", "harmful": "higher"}
-    )
+    rules = policy(tmp_path, {}, {"group": "WM", "margin": 1e-9}, {"group": "IM"})
     files = ("--junit", tmp_path / "j.xml", "--json", tmp_path / "g.json", "--step-summary", summary)
     result = call(capsys, "gate", new, "--baseline", base, "--policy", rules, *files)
     assert result.status == 1

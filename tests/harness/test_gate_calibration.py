@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.benchmarks.gate import (
     acquisition_at_the_margin,
     at_the_margin,
+    error_rates_at_the_margin,
     nothing_changed,
     twice_the_margin,
 )
@@ -24,3 +25,11 @@ def test_false_passes_and_false_fails_are_rare() -> None:
 def test_twice_the_margin_fails_with_the_planned_power() -> None:
     for row in twice_the_margin(2000, (60,)):
         assert abs(float(str(row["rate"])) - 0.8) < 0.04, row
+
+
+def test_error_rates_pass_at_the_margin_as_rarely_as_promised() -> None:
+    rows = error_rates_at_the_margin(200, (60,))
+    for row in rows:
+        # 200 draws at .025 have a Monte-Carlo standard error of .011.
+        assert float(str(row["rate"])) <= 0.025 + 3 * 0.011, row
+    assert float(str(rows[0]["rate"])) > 0, "and not by never passing"

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import stats
 
 from harness.finished import load_run
 from harness.report.examples import THUMBNAIL_PX, Pictures, examples
 from tests.harness.runs import spread, write_deltas
+from tests.harness.test_gate_recognition import write as write_vectors
+from tests.harness.test_recognition import PEOPLE, outcomes
 from tests.support import ROOT, call, drawn_pairs
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -36,7 +39,9 @@ def test_templates_keep_to_the_words_that_may_be_used() -> None:
     paths = [*(ROOT / "harness" / "report").glob("*.j2"), ROOT / "harness" / "report" / "words.py"]
     names = ("tables", "compare", "gate_output", "side_by_side", "model_card", "every_eval_ever")
     paths += [ROOT / "harness" / f"{name}.py" for name in names]
-    assert len(paths) == 8
+    paths += [ROOT / "harness" / "report" / name for name in ("recognition.py", "recognition_charts.py")]
+    paths += [ROOT / "harness" / "recognition_tables.py"]
+    assert len(paths) == 11
     for path in paths:
         text = path.read_text(encoding="utf-8").lower()
         for pattern in FORBIDDEN:
@@ -170,6 +175,89 @@ def serious(page: Any) -> list[str]:
         if fault["impact"] in ("serious", "critical")
         for node in fault["nodes"]
     ]
+
+
+@pytest.fixture(scope="module")
+def recogniser(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of an embedder's run with failures to acquire in one group."""
+    for module in ("altair", "vl_convert", "jinja2"):
+        pytest.importorskip(module, reason="the extra 'report' is not installed")
+    from harness.report.page import write_report
+
+    folder = tmp_path_factory.mktemp("recogniser") / "run"
+    write_vectors(folder, outcomes(0, planted=("BF", "glasses"), lost=9))
+    write_report(folder)
+    return folder
+
+
+def test_a_recognisers_rates_are_all_there(recogniser: Path) -> None:
+    html = (recogniser / "report.html").read_text(encoding="utf-8")
+    section = html[html.index('<section id="recognition"') : html.index('<section id="data"')]
+    assert "<script" not in html
+    (report,) = load_run(recogniser).record.recognition
+    both_ways = sum(
+        (cell.before, cell.after) != (cell.before_with_fta, cell.after_with_fta) for cell in report.cells
+    )
+    rates = section[section.index("Every rate with its counts") : section.index("DET curves")]
+    assert rates.count("<tr><td>") == len(report.cells) + both_ways
+    assert both_ways > 0
+    cell = next(
+        c for c in report.cells if (c.attribute, c.group, c.comparison) == ("glasses", "BF", "other_source")
+    )
+    assert cell.after is not None
+    assert f"<td>{cell.after.errors} of {cell.after.n}</td><td>{cell.after.n_identities}</td>" in rates
+    assert f"<td>9 of {2 * PEOPLE}</td>" in rates, "failures to acquire"
+    for words in ("max_over_geomean_fmr", report.rules["enrolment"], report.rules["selector"]):
+        assert words.replace("'", "&#39;") in section
+    assert section.count("<svg ") == 1 + len(report.distributions), "one DET chart, a histogram a group"
+
+
+def values_of(chart: Any) -> list[dict[str, Any]]:
+    """The data of a chart's first layer."""
+    spec = chart.to_dict()
+    values: list[dict[str, Any]] = spec.get("layer", [spec])[0]["data"]["values"]
+    return values
+
+
+def test_curves_and_histograms_are_drawn_from_the_records_data(recogniser: Path) -> None:
+    """Numbers of the specification, with scipy's normal quantiles; and files that can be opened."""
+    from harness.report.recognition_charts import det_chart, histogram_chart
+
+    (report,) = load_run(recogniser).record.recognition
+    rows = values_of(det_chart(report))
+    for entry in report.distributions:
+        wanted = [(point.fmr, point.fnmr) for point in entry.det if 0 < point.fmr < 1 and 0 < point.fnmr < 1]
+        drawn = [(row["fmr"], row["fnmr"]) for row in rows if row["group"] == entry.group]
+        assert np.array(drawn) == pytest.approx(stats.norm.ppf(wanted), abs=1e-6)
+        bars = values_of(histogram_chart(report, entry))
+        for kind, counts in (("genuine", entry.genuine), ("impostor, same group", entry.impostor)):
+            shares = {row["low"]: row["share"] for row in bars if row["kind"] == kind}
+            assert sum(shares.values()) == pytest.approx(1)
+            fullest = int(np.argmax(counts))
+            assert shares[entry.edges[fullest]] == pytest.approx(counts[fullest] / sum(counts))
+    for name in ("det", "score_histograms"):
+        with Image.open(recogniser / "figures" / f"{name}.png") as picture:
+            assert min(picture.size) > 300
+        assert (recogniser / "figures" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_recognisers_page_in_a_real_browser(scheme: str, browser: Any, recogniser: Path) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    context.set_default_timeout(180_000)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto((recogniser / "report.html").as_uri())
+    page.evaluate("document.querySelectorAll('#recognition details').forEach(item => { item.open = true })")
+    width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert width[0] <= width[1] == 390
+    assert page.locator("#recognition .drawn svg").count() > 1
+    ticks = page.locator("#recognition .drawn svg").first.locator("text").all_text_contents()
+    assert any(text.endswith(" %") for text in ticks), "shares on the axes, not deviates"
+    assert said == []
+    context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -120,3 +120,14 @@ def test_a_null_of_shallow_scores_is_undefined_and_zero_stays_zero():
     few = comparisons("among", other.scores[:5], other.first[:5], other.second[:5], other.left)
     assert np.isnan(equitability.permuted_fmr([few], 0.2, permuted, GROUPS)).all()
     assert (equitability.permuted_fmr([few], 0.0, permuted, GROUPS) == 0).all()
+
+
+def test_an_infinite_ratio_is_as_rare_as_the_permutations_that_reach_it():
+    """By hand: of four permutations one is infinite and one undefined, which counts as uneven too."""
+    null = np.array([[0.0, 0.2], [0.1, 0.1], [0.0, 0.0], [0.05, 0.15]])
+    rates = np.array([0.0, 0.2])
+    found = {item.name: item for item in equitability.with_null(rates, rates, (null, null))}
+    for name in ("max_over_geomean_fmr", "max_over_min_fnmr", "inequity_rate"):
+        assert found[name].status == "infinite_min_is_zero"
+        assert found[name].p == pytest.approx(3 / 5)
+    assert found["largest_difference_fmr"].p == pytest.approx(2 / 5)

@@ -99,7 +99,7 @@ def test_plug_in_of_probes_against_references_is_the_double_sum():
     assert got.excess == pytest.approx(2 * alone / some.n**2, rel=1e-9)
 
 
-def test_the_known_excess_of_the_bootstrap_is_taken_out():
+def test_half_of_the_known_excess_of_the_bootstrap_is_taken_out():
     """Independent scores: twice the variance of a pair too much, exactly as predicted."""
     rng = np.random.default_rng(2)
     one, two = np.triu_indices(80, 1)
@@ -111,7 +111,7 @@ def test_the_known_excess_of_the_bootstrap_is_taken_out():
     assert fixed.excess > 0.8 * fixed.variance
     rate = resampling.rate_interval(some, 0.95, draws, 0.95)
     assert rate.n_effective == pytest.approx(
-        resampling.effective_size(rate.rate, some.n, fixed.variance, 80, 0.95), rel=0.15
+        resampling.effective_size(rate.rate, some.n, fixed.variance + fixed.excess / 2, 79, 0.95), rel=0.15
     )
 
 
@@ -122,7 +122,7 @@ def test_no_error_has_the_people_as_size():
     other = resampling.rate_interval(every["fmr"], 1.0, flat, 0.95)
     people = int((np.bincount(embeddings()[1]) > 1).sum())
     assert (own.status, own.n_effective) == ("identities_as_size", people)
-    assert (other.status, other.n_effective) == ("identities_as_size", PEOPLE * (PEOPLE - 1) / 2)
+    assert (other.status, other.n_effective) == ("identities_as_size", PEOPLE)
     assert (own.low, own.high) == pytest.approx(wilson(0, people))
     all_wrong = resampling.rate_interval(every["fnmr"], 2.0, flat + 1, 0.95)
     assert all_wrong.high == 1
@@ -182,3 +182,51 @@ def test_a_resample_without_enough_scores_takes_the_lowest_threshold():
     got = resampling.replicate_thresholds(some, totals, selected, 0.1, -0.5)
     assert got[0] == -0.5
     assert got[1] == pytest.approx(np.quantile(some.scores, 0.9), abs=0.01)
+
+
+def test_one_error_is_no_less_certain_than_as_many_people_allow():
+    """One person of 26 errs once: not wider than Wilson's on 26, the least that shares in [0, 1] can mean."""
+    owner = np.repeat(np.arange(26), 2)
+    scores = np.where(np.arange(52) == 7, 0.1, 0.9)
+    some = comparisons("within", scores, owner, owner, np.full(26, 2.0))
+    selected = resampling.double_or_nothing(26, 500, 0)
+    rate = resampling.rate_interval(
+        some, 0.5, resampling.replicate_rates(some, selected, np.full(500, 0.5)), 0.95
+    )
+    assert (rate.errors, rate.status, rate.n_effective) == (1, "ok", 26)
+    assert (rate.low, rate.high) == pytest.approx(wilson(26 / 52, 26))
+
+
+def test_the_variance_of_a_change_is_the_double_sum():
+    """Two models on the same pictures: every two comparisons that share a person, by brute force."""
+    base, new = between(), between()
+    rng = np.random.default_rng(9)
+    order = rng.permutation(len(new.scores))
+    moved = comparisons("between", new.scores[order], new.first, new.second, new.left, new.right)
+    n, errors = base.n, []
+    code = {}
+    for some in (base, moved):
+        pairs = some.first * 99 + some.second
+        for pair in pairs:
+            code.setdefault(int(pair), len(code))
+        wrong = np.zeros(n)
+        np.add.at(wrong, [code[int(pair)] for pair in pairs], some.scores >= 0.8)
+        errors.append(wrong)
+    # Probes of one person meet a reference several times: compare per (probe person, reference person).
+    people = np.array([[pair // 99, pair % 99] for pair in code])
+    counts = np.zeros(len(code))
+    np.add.at(counts, [code[int(pair)] for pair in base.first * 99 + base.second], 1)
+    rates = [wrong[: len(code)].sum() / n for wrong in errors]
+    residual = (errors[1][: len(code)] - rates[1] * counts) - (errors[0][: len(code)] - rates[0] * counts)
+    share = np.zeros((len(code), len(code)), dtype=bool)
+    for one in range(2):
+        for two in range(2):
+            share |= people[:, one][:, None] == people[:, two][None, :]
+    own = np.sort(people, axis=1)
+    alone = (own[:, None, :] == own[None, :, :]).all(axis=2)
+    products = np.outer(residual, residual)
+    got = resampling.paired_plug_in((base, 0.8), (moved, 0.8))
+    assert got.variance == pytest.approx(max(products[share].sum(), products[alone].sum()) / n**2, rel=1e-9)
+    assert got.excess == pytest.approx(2 * products[alone].sum() / n**2, rel=1e-9)
+    same = resampling.paired_plug_in((base, 0.8), (base, 0.8))
+    assert (same.variance, same.excess) == pytest.approx((0, 0))
