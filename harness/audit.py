@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis import Options, check_request, make_record
-from harness.outcomes import CODES, OK, REASONS, Embedded, Failure, FloatArray, Labels, Outcomes
+from harness.captured_table import tabulated
+from harness.outcomes import CODES, OK, REASONS, CodeArray, Embedded, Failure, FloatArray, Labels, Outcomes
 from harness.pairs import Pairs
 from harness.record import Record
 from harness.similarity import CONCEPTS, MATCH, Similarities, captured_similarities, similarities
@@ -95,7 +96,7 @@ def audit_pictures(
     width = max((len(item.values) for item in seen.values()), default=0)
     before, after = _stack(source, width), _stack(transformed, width)
     concepts: tuple[str, ...] = loaded.card.concepts
-    embedded = Embedded(before, after, reasons) if loaded.card.kind == "embedding" else None
+    embedded, lacking = _embedded(pairs, loaded, source, transformed, reasons, before, after)
     compared = _compared(pairs, loaded, source, transformed, before, after, asking.references)
     if compared is not None:
         concepts, before, after = CONCEPTS, compared.source, compared.transformed
@@ -116,13 +117,44 @@ def audit_pictures(
         source_hash=_hashes(source),
         transformed_hash=_hashes(transformed),
         failures=list(pairs.failures),
-        warnings=[*pairs.warnings, *cautions, *_filter_warnings(pairs, loaded)],
+        warnings=[*pairs.warnings, *cautions, *_filter_warnings(pairs, loaded), *lacking],
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=None if compared is None else compared.references,
         embedded=embedded,
     )
     outcomes.failures.extend(_failures(outcomes, pairs.source, pairs.transformed, source, transformed))
     return outcomes
+
+
+def _embedded(
+    pairs: Pairs,
+    loaded: LoadedTarget,
+    source: list[Seen],
+    transformed: list[Seen],
+    reasons: CodeArray,
+    before: FloatArray,
+    after: FloatArray,
+) -> tuple[Embedded | None, list[str]]:
+    """What error rates are made of: vectors, or captured comparisons if none is missing; else a warning."""
+    if loaded.card.kind == "embedding":
+        return Embedded(before, after, reasons, _hashes(source)), []
+    table = getattr(loaded.target, "table", None)
+    if table is None:
+        return None, []
+    first, second = _picture_ids(pairs, source, transformed)
+    found = (before[:, 0], after[:, 0])
+    made, lacking = tabulated(first, second, found, reasons, table, len(loaded.target))  # type: ignore[arg-type]
+    return made, [lacking] if lacking else []
+
+
+def _picture_ids(
+    pairs: Pairs, source: list[Seen], transformed: list[Seen]
+) -> tuple[list[PictureId], list[PictureId]]:
+    first, second = (
+        [PictureId(ref.name, item.pixel_hash) for ref, item in zip(refs, seen, strict=True)]
+        for refs, seen in ((pairs.source, source), (pairs.transformed, transformed))
+    )
+    return first, second
 
 
 def _compared(
@@ -141,10 +173,7 @@ def _compared(
     compare = getattr(loaded.target, "compare", None)
     if compare is None:
         return None
-    first, second = (
-        [PictureId(ref.name, item.pixel_hash) for ref, item in zip(refs, seen, strict=True)]
-        for refs, seen in ((pairs.source, source), (pairs.transformed, transformed))
-    )
+    first, second = _picture_ids(pairs, source, transformed)
     return captured_similarities(pairs.labels, first, second, before[:, 0], compare, references)
 
 

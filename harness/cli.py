@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dataset_builder.detect.training import load_labelled, train
+from dataset_builder.detect.training import in_words, load_labelled, train
 from dataset_builder.pipeline import WORK_FOLDER
 from dataset_builder.schema.taxonomy import load_taxonomy
 from harness.analysis import Options, make_record
@@ -235,8 +235,8 @@ def detector_train(
         show_progress=progress,
     )
     model.save(out)
-    for name, rate in model.card["held_out"].items():
-        typer.echo(f"{name}: {rate}")
+    for line in in_words(model.card["held_out"]):
+        typer.echo(line)
 
 
 @app.command()

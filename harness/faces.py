@@ -26,6 +26,7 @@ class Faces:
         people, attribute, key: shape (n,): person, attribute and source picture of each pair.
         source, transformed: shape (n, d), NaN rows where the face was not acquired.
         gallery: shape (m, d); ``gallery_people``, ``gallery_key``: shape (m,).
+        table: as in ``Embedded``: similarities of pictures whose numbers stand in place of vectors.
     """
 
     groups: tuple[str, ...]
@@ -39,10 +40,26 @@ class Faces:
     gallery: Floats
     gallery_people: Ints
     gallery_key: ObjectArray
+    table: Floats | None = None
 
     def side(self, vectors: Floats, people: Ints) -> Side:
         """Pictures of one side of comparisons."""
-        return sorted_side(vectors, people, self.group_of)
+        return sorted_side(vectors, people, self.group_of, self.table)
+
+    def scores(self, one: Floats, other: Floats) -> Floats:
+        """Score of each row with the row beside it, -inf where a face was not acquired."""
+        if self.table is None:
+            return cosines(one, other)
+        known = ~(np.isnan(one[:, 0]) | np.isnan(other[:, 0]))
+        rows, columns = (np.where(known, side[:, 0], 0).astype(np.int64) for side in (one, other))
+        return np.where(known, self.table[rows, columns], -np.inf)
+
+    def compared(self, vectors: Floats) -> bool:
+        """Whether all pictures of a set were compared with each other."""
+        if self.table is None:
+            return True
+        numbers = np.unique(vectors[~np.isnan(vectors[:, 0]), 0]).astype(np.int64)
+        return not np.isnan(self.table[np.ix_(numbers, numbers)]).any()
 
     def identities(self) -> Ints:
         """People with an acquired source picture in each group, shape (groups,)."""
@@ -62,7 +79,7 @@ def faces_of(outcomes: Outcomes, embedded: Embedded, groups: Sequence[str]) -> F
     people = np.array(
         [code[rank[labels.demographic[row]], labels.identity[row]] for row in rows], dtype=np.int64
     )
-    key = outcomes.source_hash[rows]
+    key = embedded.source_key[rows]
     first: dict[tuple[int, str], int] = {}
     for place, person in enumerate(people):
         first.setdefault((int(person), key[place]), place)
@@ -80,6 +97,7 @@ def faces_of(outcomes: Outcomes, embedded: Embedded, groups: Sequence[str]) -> F
         gallery=source[shown],
         gallery_people=people[shown],
         gallery_key=key[shown],
+        table=embedded.table,
     )
 
 
@@ -103,7 +121,7 @@ def gallery_pairs(faces: Faces) -> tuple[Floats, Ints]:
     one, two = _meetings(faces.gallery_people, faces.gallery_people)
     later = two > one
     one, two = one[later], two[later]
-    return cosines(faces.gallery[one], faces.gallery[two]), faces.gallery_people[one]
+    return faces.scores(faces.gallery[one], faces.gallery[two]), faces.gallery_people[one]
 
 
 def probe_pairs(faces: Faces, rows: Ints) -> tuple[Floats, Floats, Ints]:
@@ -115,7 +133,7 @@ def probe_pairs(faces: Faces, rows: Ints) -> tuple[Floats, Floats, Ints]:
     one, two = _meetings(faces.people[rows], faces.gallery_people)
     other = faces.key[rows][one] != faces.gallery_key[two]
     probe, reference = rows[one[other]], faces.gallery[two[other]]
-    before, after = (cosines(side[probe], reference) for side in (faces.source, faces.transformed))
+    before, after = (faces.scores(side[probe], reference) for side in (faces.source, faces.transformed))
     return before, after, faces.people[probe]
 
 

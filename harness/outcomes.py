@@ -92,13 +92,17 @@ class Embedded:
     """What an embedder answered, before it becomes cosines.
 
     Attributes:
-        source, transformed: (n, d) vectors, NaN rows where there is none.
+        source, transformed: (n, d) vectors, NaN rows where there is none; with a ``table`` (n, 1) numbers.
         reasons: (n,) code of the reason that holds for the whole pair, 0 where both faces have a vector.
+        source_key: (n,) what tells source pictures apart.
+        table: (m, m) captured similarities of numbered pictures; None where vectors give them.
     """
 
     source: FloatArray
     transformed: FloatArray
     reasons: CodeArray
+    source_key: ObjectArray
+    table: FloatArray | None = None
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.faces import Faces, cosines, faces_of, genuine, probe_pairs
+from harness.faces import Faces, faces_of, genuine, probe_pairs
 from harness.gallery import (
     AT_LEAST,
     DEPTH,
@@ -56,6 +56,10 @@ RULES = {
     "intervals": "Wilson on the effective size of the double-or-nothing bootstrap over people, half of its "
     "known excess taken out; changes by square-and-add with the resamples' correlation",
 }
+CAPTURED = (
+    "none: the score is the captured similarity divided by the scale, rounded to 6 decimals; an empty one "
+    "between two faces that were compared elsewhere is -1"
+)
 IMPOSTORS: tuple[Comparison, ...] = ("same_group", "cross_group", "both_edited")
 
 
@@ -105,7 +109,7 @@ def recognise(
         draws=options.draws,
         permutations=options.permutations,
         seed=seed,
-        rules=RULES,
+        rules=RULES if faces.table is None else {**RULES, "template": CAPTURED},
         thresholds=tuple(thresholds),
         cells=tuple(cells),
         inequity=tuple(inequity),
@@ -197,7 +201,7 @@ def _attribute(
     before, after, people = probe_pairs(faces, rows)
     kept, every = np.isfinite(before) & np.isfinite(after), np.ones(len(before), dtype=bool)
     pairs = [[genuine(side, people, size, part) for side in (before, after)] for part in (kept, every)]
-    direct = cosines(faces.source[rows], faces.transformed[rows])
+    direct = faces.scores(faces.source[rows], faces.transformed[rows])
     alone, all_alone = (
         Compared(None, genuine(direct, faces.people[rows], size, part))
         for part in (np.isfinite(direct), np.ones(len(rows), dtype=bool))
@@ -216,6 +220,8 @@ def _attribute(
         kind(name, "fnmr", "own_source", alone, all_alone),
     ]
     for comparison, one, all_of in zip(IMPOSTORS, found, everybody, strict=True):
+        if comparison == "both_edited" and not faces.compared(faces.transformed[rows]):
+            continue
         right = probes if comparison == "both_edited" else references
         parts = (part and among_all(part, probes, right) for part in (all_of.before, all_of.after))
         kinds.append(kind(name, "fmr", comparison, one, Compared(*parts)))

@@ -24,6 +24,7 @@ from dataset_builder.detect.distortion import (
 from dataset_builder.read import read_config
 from harness.stats.proportions import clopper_pearson
 from targets.base.errors import InputError
+from targets.base.extras import require
 from targets.catalogue import load_target
 from targets.scoring import PictureRef, score_pictures
 
@@ -151,16 +152,37 @@ def _counts(truth: BoolArray, part: BoolArray, found: BoolArray) -> dict[str, in
 def evaluate(
     scores: FloatArray, truth: BoolArray, part: BoolArray, threshold: float, groups: Sequence[str]
 ) -> dict[str, Any]:
-    """Recall, and false-positive rate per group, with exact (Clopper-Pearson) intervals.
+    """Recall and false-positive rate, in all and per group, with exact (Clopper-Pearson) intervals, and ROC.
 
-    Faces without a vector count as neither: the detector calls them unknown.
+    Faces without a vector count as neither: the detector calls them unknown. The ROC has one point for each
+    threshold at which it turns; its area is null where a kind of picture is missing.
     """
     usable = part & ~np.isnan(scores)
     positive = scores >= threshold
     names = np.array(groups)
     result = {"recall": _rate(positive[usable & truth]), "false_positives": _rate(positive[usable & ~truth])}
-    by_group = {group: _rate(positive[usable & ~truth & (names == group)]) for group in dict.fromkeys(groups)}
-    return {**result, "false_positives_by_group": by_group}
+    for name, part_of_truth in (("recall_by_group", truth), ("false_positives_by_group", ~truth)):
+        result[name] = {
+            group: _rate(positive[usable & part_of_truth & (names == group)])
+            for group in dict.fromkeys(groups)
+        }
+    return {**result, **_roc(scores[usable], truth[usable])}
+
+
+def _roc(scores: FloatArray, truth: BoolArray) -> dict[str, Any]:
+    if truth.all() or not truth.any():
+        return {"auc": None, "roc": []}
+    metrics = require("sklearn.metrics", "detector", "training a distortion detector")
+    false, true, thresholds = metrics.roc_curve(truth, scores)
+    # The first threshold is infinite: nothing is positive.
+    points = zip(thresholds[1:], true[1:], false[1:], strict=True)
+    return {
+        "auc": float(metrics.auc(false, true)),
+        "roc": [
+            {"threshold": float(at), "recall": float(hits), "false_positives": float(alarms)}
+            for at, hits, alarms in points
+        ],
+    }
 
 
 def _rate(hits: BoolArray) -> dict[str, Any]:
@@ -169,3 +191,18 @@ def _rate(hits: BoolArray) -> dict[str, Any]:
         return {"n": 0, "hits": 0, "rate": None, "low": None, "high": None}
     low, high = clopper_pearson(k, n, LEVEL)
     return {"n": n, "hits": k, "rate": k / n, "low": low, "high": high}
+
+
+def in_words(held_out: Mapping[str, Any]) -> list[str]:
+    """What ``evaluate`` found, a line a rate."""
+    lines = []
+    for name, title in (("recall", "recall"), ("false_positives", "false-positive rate")):
+        rates = {"": held_out[name], **held_out[f"{name}_by_group"]}
+        for group, rate in rates.items():
+            words = "no picture"
+            if rate["n"]:
+                interval = f"[{rate['low']:.3f}, {rate['high']:.3f}]"
+                words = f"{rate['rate']:.3f} {interval}, {rate['hits']} of {rate['n']}"
+            lines.append(f"{title}{f', {group}' if group else ''}: {words}")
+    auc = held_out["auc"]
+    return [*lines, f"area under the ROC: {'undefined' if auc is None else f'{auc:.3f}'}"]

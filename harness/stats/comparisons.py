@@ -120,11 +120,13 @@ class Side:
         people: shape (n,), ascending codes.
         group_of: shape (G,), group of every person as a code; ascending, so that a group's pictures are
             neighbours.
+        table: shape (m, m), scores of numbered pictures; ``vectors`` are then their numbers, shape (n, 1).
     """
 
     vectors: Singles
     people: Ints
     group_of: Ints
+    table: Singles | None = None
 
     def __post_init__(self) -> None:
         if (np.diff(self.people) < 0).any() or (np.diff(self.group_of) < 0).any():
@@ -135,6 +137,13 @@ class Side:
         """Pictures of each person, shape (G,)."""
         return np.bincount(self.people, minlength=len(self.group_of)).astype(np.float64)
 
+    def against(self, rows: slice, other: Side, columns: slice) -> Singles:
+        """Scores of some pictures with some of another side."""
+        one, two = self.vectors[rows], other.vectors[columns]
+        if self.table is None:
+            return one @ two.T
+        return self.table[np.ix_(one[:, 0].astype(np.int64), two[:, 0].astype(np.int64))]
+
     def blocks(self) -> Iterator[tuple[int, slice]]:
         """Yield the group and the rows of blocks that hold one group each."""
         groups = self.group_of[self.people]
@@ -144,18 +153,20 @@ class Side:
                 yield int(group), slice(low, min(low + _BLOCK, int(stop)))
 
 
-def sorted_side(vectors: Floats, people: Ints, group_of: Ints) -> Side:
+def sorted_side(vectors: Floats, people: Ints, group_of: Ints, table: Floats | None = None) -> Side:
     """Make a side of pictures in any order; pictures without a vector are left out.
 
     Args:
         vectors: shape (n, d), any length; NaN rows where there is none.
         people: shape (n,), codes into `group_of`.
         group_of: shape (G,), ascending.
+        table: scores of numbered pictures, where ``vectors`` are their numbers.
     """
-    units = unit_vectors(vectors)
+    units = unit_vectors(vectors) if table is None else vectors.astype(np.float32)
     kept = np.flatnonzero(np.isfinite(units).all(axis=1))
     order = kept[np.argsort(people[kept], kind="stable")]
-    return Side(units[order], people[order], group_of)
+    scores = None if table is None else table.astype(np.float32)
+    return Side(units[order], people[order], group_of, scores)
 
 
 @dataclass(frozen=True)
@@ -198,7 +209,7 @@ def _parts(probes: Side, references: Side | None) -> Iterator[_Part]:
             if low == high:
                 continue
             columns = other.people[low:high]
-            scores = probes.vectors[rows] @ other.vectors[low:high].T
+            scores = probes.against(rows, other, slice(low, high))
             wanted = None
             if same:
                 later = columns[None, :] > people[:, None]

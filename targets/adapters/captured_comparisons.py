@@ -11,6 +11,8 @@ FILE is a table (.csv, .tsv, .jsonl, .parquet) with one row a comparison::
 An empty similarity is no answer, as where the service found no face. The order of the two names doesn't
 matter. A pair gets the concept ``identity`` from its source compared with its transformed face, and
 ``match`` from the mean similarity of each of the two with other source pictures of the same identity.
+Where every source picture was compared with every other source picture and with every transformed one,
+there are error rates, too.
 ``scale`` is what the service gives for one and the same face: 100 for the two named, 1 for a cosine.
 Pictures are matched as by ``captured``: with the manifest of an export, else by path.
 """
@@ -80,6 +82,26 @@ class CapturedComparisons:
         names = matched([*first, *second], self._names, self._by_hash, self._path)
         one, other = names[: len(first)], names[len(first) :]
         return np.array([self._of(a, b) for a, b in zip(one, other, strict=True)], dtype=np.float64)
+
+    def __len__(self) -> int:
+        """How many comparisons there are."""
+        return len(self._similarity)
+
+    def table(self, ids: Sequence[PictureId]) -> FloatArray:
+        """Similarities of n pictures with each other, shape (n, n).
+
+        1 for a picture with itself, -1 where the service gave none, NaN where two were not compared.
+        """
+        names = matched(ids, self._names, self._by_hash, self._path)
+        place = {name: row for row, name in enumerate(names) if name is not None}
+        table = np.full((len(ids), len(ids)), np.nan)
+        np.fill_diagonal(table, 1.0)
+        for both, similarity in self._similarity.items():
+            rows = [place[name] for name in both if name in place]
+            if len(rows) == 2:
+                value = -1.0 if np.isnan(similarity) else similarity
+                table[rows[0], rows[1]] = table[rows[1], rows[0]] = value
+        return table
 
     def _of(self, first: str | None, second: str | None) -> float:
         if first is None or second is None:

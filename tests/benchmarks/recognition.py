@@ -103,7 +103,7 @@ def report_speed() -> dict[str, float]:
         codes,
         pictures,
         names,
-        embedded=Embedded(source, transformed, codes[:, 0]),
+        embedded=Embedded(source, transformed, codes[:, 0], pictures),
     )
     start, cpu = time.perf_counter(), time.process_time()
     assert recognise(outcomes, "x", attributes, groups, RecognitionOptions()) is not None

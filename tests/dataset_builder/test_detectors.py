@@ -103,6 +103,16 @@ def test_trained_saved_and_used_in_a_build(tmp_path: Path, capsys: pytest.Captur
     assert card["held_out"]["recall"]["rate"] == 1.0
     assert card["held_out"]["recall"]["n"] == card["trained_on"]["test"]["distorted"]
     assert set(card["held_out"]["false_positives_by_group"]) == set(GROUPS)
+    found = card["held_out"]
+    by_group = [rate["hits"] for rate in found["recall_by_group"].values()]
+    assert sum(by_group) == found["recall"]["hits"]
+    assert found["auc"] == 1.0
+    points = [(point["recall"], point["false_positives"]) for point in found["roc"]]
+    assert (points == sorted(points), points[-1], (1.0, 0.0) in points) == (True, (1.0, 1.0), True)
+    thresholds = [point["threshold"] for point in found["roc"]]
+    assert thresholds == sorted(thresholds, reverse=True)
+    assert "recall, BF: 1.000" in trained.out
+    assert "area under the ROC: 1.000" in trained.out
     assert sum(part["distorted"] for part in card["trained_on"].values()) == 18
     assert json.loads(model.read_text(encoding="utf-8"))["coefficients"]
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from harness.gallery import RecognitionOptions
 from harness.outcomes import CODES, Embedded, Labels, Outcomes
 from harness.recognition import recognise
 from harness.recognition_record import Recognition, RecognitionCell
 from targets.base.errors import InputError
+from targets.catalogue import load_target
 from tests.benchmarks import recognition as benchmark
 from tests.support import call, drawn_pairs
 
@@ -57,7 +61,7 @@ def outcomes(
     labels = Labels(names, columns[0], columns[1], columns[2], columns[3], names, names)
     nothing, codes = np.zeros((len(rows), 2)), np.zeros((len(rows), 2), dtype=np.int8)
     keys = np.array(["-".join(row[:2]) for row in rows], dtype=object)
-    embedded = Embedded(np.array(source), np.array(transformed), np.array(reasons, dtype=np.int8))
+    embedded = Embedded(np.array(source), np.array(transformed), np.array(reasons, dtype=np.int8), keys)
     return Outcomes(labels, ("match", "identity"), nothing, nothing, codes, keys, names, embedded=embedded)
 
 
@@ -219,6 +223,101 @@ def test_the_command_writes_and_shows_error_rates(tmp_path: Path, capsys: pytest
     assert text == (run / "tables" / "recognition.csv").read_text(encoding="utf-8")
     for name in ("det.csv", "score_histograms.csv", "recognition.md"):
         assert (run / "tables" / name).stat().st_size > 100
+
+
+def complete_table(folder: Path, pairs: Path) -> list[list[str]]:
+    """Every two pictures of a run with the cosine that the drawn recogniser gives them."""
+    spec = f"{folder / 'eye.py'}:Eye"
+    target: Any = load_target(spec).target
+    with pairs.open(encoding="utf-8") as stream:
+        names = sorted({row[side] for row in csv.DictReader(stream) for side in ("source", "transformed")})
+    images = []
+    for name in names:
+        with Image.open(folder / name) as opened:
+            images.append(opened.convert("RGB"))
+    vectors = target.embed(images)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosine = unit @ unit.T
+    return [
+        [names[one], names[two], f"{100 * cosine[one, two]:.9f}"]
+        for one in range(len(names))
+        for two in range(one + 1, len(names))
+    ]
+
+
+def write_comparisons(path: Path, rows: Sequence[Sequence[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([["first", "second", "similarity"], *rows])
+    return path
+
+
+def recognition_of(run: Path) -> dict[str, Any]:
+    (item,) = json.loads((run / "record.json").read_text(encoding="utf-8"))["recognition"]
+    return dict(item)
+
+
+def test_a_complete_table_of_comparisons_gives_the_rates_of_its_vectors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = drawn_pairs(tmp_path, identities=9)
+    (tmp_path / "eye.py").write_text(TARGET, encoding="utf-8")
+    rows = complete_table(tmp_path, pairs)
+    table = write_comparisons(tmp_path / "all.csv", rows)
+    threshold = ("--match-threshold", 0.5)
+    eye, captured = tmp_path / "eye", tmp_path / "captured"
+    assert (
+        call(
+            capsys, "audit", pairs, "--target", f"{tmp_path / 'eye.py'}:Eye", "--out", eye, *threshold
+        ).status
+        == 0
+    )
+    more = ("--set", "scale=100", "--target", f"captured-comparisons:{table}", *threshold)
+    result = call(capsys, "audit", pairs, "--out", captured, *more)
+    assert result.status == 0, result.err
+    one, other = recognition_of(eye), recognition_of(captured)
+    for name in ("thresholds", "cells", "inequity", "distributions"):
+        assert one[name] == other[name], name
+    assert any(cell["metric"] == "fmr" and cell["before"]["errors"] for cell in other["cells"])
+    assert "captured similarity divided by the scale" in other["rules"]["template"]
+
+    # Without what only "both_edited" needs, that kind of comparison is left out and the rest stays.
+    edited = [row for row in rows if "source" not in row[0] and "source" not in row[1]]
+    assert 0 < len(edited) < len(rows)
+    fewer = write_comparisons(tmp_path / "fewer.csv", [row for row in rows if row not in edited])
+    more = ("--set", "scale=100", "--target", f"captured-comparisons:{fewer}", *threshold)
+    assert call(capsys, "audit", pairs, "--out", tmp_path / "fewer", *more).status == 0
+    kept = [cell for cell in one["cells"] if cell["comparison"] != "both_edited"]
+    assert recognition_of(tmp_path / "fewer")["cells"] == kept
+
+    # One comparison that is needed and not there: no rates, and the reason.
+    gap = next(row for row in rows if "source" in row[0] and "source" in row[1])
+    hole = write_comparisons(tmp_path / "hole.csv", [row for row in rows if row is not gap])
+    more = ("--set", "scale=100", "--target", f"captured-comparisons:{hole}", *threshold)
+    result = call(capsys, "audit", pairs, "--out", tmp_path / "hole", *more)
+    record = json.loads((tmp_path / "hole" / "record.json").read_text(encoding="utf-8"))
+    assert record["recognition"] == []
+    assert any("1 of" in text and "comparisons are missing" in text for text in record["warnings"])
+
+
+def test_an_empty_similarity_is_a_non_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = drawn_pairs(tmp_path, identities=9)
+    (tmp_path / "eye.py").write_text(TARGET, encoding="utf-8")
+    rows = complete_table(tmp_path, pairs)
+    more = ("--set", "scale=100", "--match-threshold", -0.9)
+
+    def genuine_errors(name: str) -> int:
+        out = tmp_path / f"{name}-run"
+        target = f"captured-comparisons:{tmp_path / f'{name}.csv'}"
+        assert call(capsys, "audit", pairs, "--out", out, "--target", target, *more).status == 0
+        cells = recognition_of(out)["cells"]
+        return sum(
+            c["after"]["errors"] for c in cells if (c["metric"], c["comparison"]) == ("fnmr", "own_source")
+        )
+
+    write_comparisons(tmp_path / "whole.csv", rows)
+    own = next(row for row in rows if row[0].replace("glasses", "source") == row[1])
+    write_comparisons(tmp_path / "empty.csv", [[*row[:2], ""] if row is own else row for row in rows])
+    assert genuine_errors("empty") == genuine_errors("whole") + 1
 
 
 def test_other_runs_have_no_error_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
