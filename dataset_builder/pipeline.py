@@ -19,7 +19,7 @@ from dataset_builder.filter import judge
 from dataset_builder.making import Making, Share
 from dataset_builder.methods import editor, source_generator
 from dataset_builder.plan import Plan
-from dataset_builder.publish import Judged, publish
+from dataset_builder.publish import BUILD_FILE, Judged, publish
 from dataset_builder.recipe import Recipe, load_recipe
 from dataset_builder.schema.faces import SourceRequest
 from dataset_builder.schema.taxonomy import Taxonomy
@@ -97,7 +97,9 @@ class Build:
             InputError: bad recipe, missing file, a detector that doesn't fit.
         """
         recipe, taxonomy = load_recipe(self.path)
+        refuse_foreign(self.out)
         detectors = self._detectors(recipe, taxonomy)
+        claim(self.out)
         remove_leftovers(self.out)
         used: dict[str, str] = {}
         if self.prebuilt is None:
@@ -118,6 +120,7 @@ class Build:
             InputError: bad recipe, missing file, or what a process of its own could not do.
         """
         recipe, taxonomy = load_recipe(self.path)
+        claim(self.out)
         if share is None and self.processes > 1:
             make_in_processes(
                 self.path, self.out, self.limit, self.processes, show_progress=self.show_progress
@@ -177,6 +180,30 @@ class Build:
             Judged(source, face, item, judge(item, taxonomy, recipe.filter), score)
             for (source, face), item, score in zip(pairs, evidence, distortion, strict=True)
         ]
+
+
+def refuse_foreign(out: Path) -> None:
+    """Keep out of folders in which publishing could replace what no build has written.
+
+    Raises:
+        InputError: it holds files, and none of a build.
+    """
+    ours = (out / WORK_FOLDER).exists() or (out / BUILD_FILE).exists()
+    if not ours and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(
+            f"--out {out} must be a new or empty folder, or one that a build made: what it holds could be "
+            "replaced"
+        )
+
+
+def claim(out: Path) -> None:
+    """Make ``out`` a build's folder.
+
+    Raises:
+        InputError: it holds files, and none of a build.
+    """
+    refuse_foreign(out)
+    (out / WORK_FOLDER).mkdir(parents=True, exist_ok=True)
 
 
 def _candidate(source: StoredFace, transformed: StoredFace) -> Candidate:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from dataset_builder.edit.requests import SegaSettings
 from targets.base.config import Settings
 
 COMPOSED = "composed"
 Precision = Literal["float16", "bfloat16", "float32"]
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        raise ValueError(f"each attribute may be named once, '{twice[0]}' is there twice")
+    return names
+
+
+Attributes = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_distinct)]
 
 
 class RenderSource(Settings):
@@ -56,7 +66,8 @@ class DiffusionSource(Settings):
         steps, guidance_scale, height, width: of the pictures, edits included.
         precision: of the networks on a GPU; a CPU computes in float32.
         compiled: compile the networks, which pays from about a thousand pictures on.
-        batch_size: UNet evaluations a batch; "auto" finds once what the GPU holds, and keeps to that.
+        batch_size: UNet evaluations a batch, at most 1,024; "auto" finds once what the GPU holds, and keeps
+            to that.
         decode_size: pictures a batch of the VAE.
         wave_size: pictures that are denoised together at most, unless one source has more edits.
     """
@@ -82,14 +93,20 @@ class DiffusionSource(Settings):
     width: int = Field(default=512, ge=8)
     precision: Precision = "float16"
     compiled: bool = False
-    batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = 80
+    batch_size: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 80
     decode_size: int = Field(default=8, ge=1)
     wave_size: int = Field(default=80, ge=1)
 
     @model_validator(mode="after")
     def _fits_together(self) -> DiffusionSource:
-        if "{name}" not in self.template:
-            raise ValueError(f"template must have a place for {{name}}, got '{self.template}'")
+        try:
+            fits = "{name}" in self.template and bool(self.template.format(name="x"))
+        except (KeyError, IndexError, ValueError):
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"template must have a place for {{name}} and no other braces, got '{self.template}'"
+            )
         if self.kept > self.tries:
             raise ValueError(f"kept must be at most tries = {self.tries}, got {self.kept}")
         if self.kept < self.tries and self.embedder is None:
@@ -131,7 +148,7 @@ class RenderEdit(Settings):
     """
 
     method: Literal["render"]
-    attributes: tuple[str, ...] = Field(min_length=1)
+    attributes: Attributes
     distorted: float = Field(default=0.0, ge=0, le=1)
     processes: int = Field(default=1, ge=1)
 
@@ -162,7 +179,7 @@ class SegaEdit(Settings):
     """
 
     method: Literal["sega"]
-    attributes: tuple[str, ...] = Field(min_length=1)
+    attributes: Attributes
     pushed: float = Field(default=1.0, gt=0)
     one_face: bool = True
     sweep: Sweep = Sweep()
@@ -201,7 +218,7 @@ class InstructEdit(Settings):
 
     method: Literal["instruct"]
     editor: str | OwnEditor = "instruct-pix2pix"
-    attributes: tuple[str, ...] = Field(min_length=1)
+    attributes: Attributes
     instructions: dict[str, str] = Field(default_factory=dict)
     seed: int = Field(default=0, ge=0)
     batch_size: int = Field(default=8, ge=1)

@@ -51,6 +51,8 @@ def build_command(
     job = Build(path, out, limit, candidates, show_progress=progress, budget=budget, processes=processes)
     if sum([dry_run, tune, share is not None]) > 1:
         raise InputError("--dry-run, --tune and --share exclude each other; give one of them")
+    if share is not None and processes > 1:
+        raise InputError("--share is one process's part; start one a process in place of --processes")
     if candidates is not None and (tune or share or processes > 1):
         raise InputError("--candidates brings the pictures: --tune, --share and --processes make none then")
     if dry_run:

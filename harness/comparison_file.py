@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.kinds import Compared, Kept, Kind
-from harness.stats.comparisons import Comparisons
+from harness.stats.comparisons import Comparisons, Design
 from harness.stats.numerics import Floats, Ints
 from targets.base.errors import InputError
 from targets.base.files import write_parquet
@@ -82,8 +82,13 @@ def read_comparisons(run: Path) -> Kept | None:
         texts = {name: table.column(name)[index].as_py() for name in _TEXTS}
         key = (texts["attribute"], texts["metric"], texts["comparison"])
         lists = {name: table.column(name)[index].values for name in ("scores", *_CODES)}
+        if texts["design"] not in get_args(Design) or None in lists.values():
+            raise InputError(f"{path}: row {index} must have a design of {get_args(Design)} and five lists")
         some = _comparisons(texts["design"], lists, len(people), path)
-        found.setdefault(key, {})[texts["failures"], texts["side"]] = some
+        sides, side = found.setdefault(key, {}), (texts["failures"], texts["side"])
+        if side in sides:
+            raise InputError(f"{path}: row {index} repeats the comparisons {key}, {side}")
+        sides[side] = some
     return Kept(people, tuple(_kind(key, sides) for key, sides in found.items()))
 
 
@@ -94,8 +99,13 @@ def _comparisons(design: Any, lists: dict[str, pa.Array], size: int, path: Path)
     }
     whole = len(codes["left"]) == len(codes["right"]) == size and len(scores) == len(codes["first"])
     inside = all(((codes[name] >= 0) & (codes[name] < size)).all() for name in ("first", "second"))
-    if not (whole and inside and len(scores) == len(codes["second"]) and (scores[1:] <= scores[:-1]).all()):
-        raise InputError(f"{path}: every score needs two people of the list, and scores must descend")
+    counts = all((codes[name] >= 0).all() for name in ("left", "right"))
+    falling = (scores[1:] <= scores[:-1]).all() and not (scores == np.inf).any()
+    if not (whole and inside and counts and falling and len(scores) == len(codes["second"])):
+        raise InputError(
+            f"{path}: every score needs two people of the list, scores must be finite and descend, and no "
+            "person may have fewer than 0 pictures"
+        )
     left, right = (codes[name].astype(np.float64) for name in ("left", "right"))
     return Comparisons(design, scores, codes["first"], codes["second"], left, right)
 

@@ -21,6 +21,7 @@ from harness.recognition_tables import refusal
 from harness.stats.bounded import Bounded
 from harness.stats.numerics import Floats, Ints
 from harness.stats.resampling import Selection, double_or_nothing, replicate_thresholds, replicate_totals
+from targets.base.hashing import file_digest
 from targets.base.text import counted
 
 NAMES = ("baseline", "new run")
@@ -175,6 +176,10 @@ def open_error_rates(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs)
         found = read_comparisons(run.folder)
         if found is None:
             return Change(missing=f"the {name} has no {COMPARISONS_FILE}; audit it again")
+        if report.comparisons_sha256 != file_digest(run.folder / COMPARISONS_FILE):
+            return Change(
+                missing=f"the {name}'s {COMPARISONS_FILE} is not the one of its record; audit it again"
+            )
         kept.append(found)
     others = _other_faces(common, kept[0], kept[1])
     if others:

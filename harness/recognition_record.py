@@ -176,6 +176,7 @@ class Recognition(_Part):
         cells: without a global threshold only failures to acquire.
         inequity: source faces first, then each attribute after the edit.
         distributions: all groups together first.
+        comparisons_sha256: of comparisons.parquet, so that a gate takes no other run's; null without one.
     """
 
     target: str
@@ -188,3 +189,4 @@ class Recognition(_Part):
     cells: tuple[RecognitionCell, ...]
     inequity: tuple[Inequity, ...]
     distributions: tuple[Distribution, ...]
+    comparisons_sha256: str | None = None

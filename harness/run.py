@@ -30,6 +30,7 @@ from harness.terminal import print_summary, print_table
 from harness.typeset import to_latex
 from targets.base.errors import TooManyFailuresError
 from targets.base.files import write_parquet, write_text
+from targets.base.hashing import file_digest
 
 
 def run_tables(record: Record) -> list[DisparityTable]:
@@ -51,6 +52,7 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
         record: what was found.
         outcomes: what it was found from.
     """
+    (run / RECORD_FILE).unlink(missing_ok=True)
     write_parquet(run / "pairs.parquet", pairs_table(outcomes))
     write_parquet(run / "failures.parquet", failures_table(outcomes.failures))
     write_text(run / "tables" / "cells.csv", to_csv(record))
@@ -65,6 +67,9 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
         write_text(run / "tables" / "recognition.md", shown)
     if outcomes.compared is not None:
         write_comparisons(run, outcomes.compared)
+        named = {"comparisons_sha256": file_digest(run / COMPARISONS_FILE)}
+        (report,) = record.recognition
+        record = record.model_copy(update={"recognition": (report.model_copy(update=named),)})
     else:
         (run / COMPARISONS_FILE).unlink(missing_ok=True)
     write_record(record, run)

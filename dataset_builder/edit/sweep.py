@@ -16,6 +16,7 @@ from dataset_builder.edit.semantic import Concepts, SemanticEdits, changed, conc
 from dataset_builder.generate.pictures import encode_png
 from dataset_builder.making import Making
 from dataset_builder.methods import guided, semantic_edits, source_generator
+from dataset_builder.pipeline import claim
 from dataset_builder.recipe import load_recipe
 from dataset_builder.schema.faces import Face, SourceRequest
 from dataset_builder.schema.taxonomy import Taxonomy
@@ -70,6 +71,7 @@ def tune(path: Path, out: Path, work: Path, *, show_progress: bool = True) -> li
         InputError: another method, or a group without a usable source.
     """
     recipe, taxonomy = load_recipe(path)
+    claim(out)
     edits = semantic_edits(recipe, taxonomy, path.parent, work)
     generator = source_generator(recipe, taxonomy, path.parent, work)
     making = Making(generator, edits, Store(work), recipe.batch_size, show_progress)

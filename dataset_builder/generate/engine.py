@@ -17,7 +17,7 @@ from dataset_builder.generate.checkpoint import NEEDED, PURPOSE, check_parts, lo
 from dataset_builder.generate.pictures import to_pixels
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.base.files import write_json
+from targets.base.files import write_first
 
 if TYPE_CHECKING:
     from dataset_builder.edit.denoise import Parts
@@ -66,9 +66,14 @@ class CheckpointEngine:
         if self.batch_file is None:
             return self._given
         if not self.batch_file.exists():
-            write_json(self.batch_file, {"batch_size": self._fitting()})
-        recorded = json.loads(self.batch_file.read_text(encoding="utf-8"))
-        return replace(self._given, batch_size=recorded["batch_size"])
+            write_first(self.batch_file, json.dumps({"batch_size": self._fitting()}))
+        try:
+            size = json.loads(self.batch_file.read_text(encoding="utf-8"))["batch_size"]
+            return replace(self._given, batch_size=size)
+        except (ValueError, TypeError, KeyError, InputError):
+            raise InputError(
+                f'{self.batch_file} must hold {{"batch_size": N}}; delete it, and the size is found anew'
+            ) from None
 
     def _fitting(self) -> int:
         if self._device() == "cpu":

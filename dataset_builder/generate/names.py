@@ -94,9 +94,10 @@ def read_names(path: Path, groups: Collection[str]) -> tuple[Name, ...]:
     splits = table.text("split") if "split" in table.columns else ["candidates"] * len(table)
     names: dict[tuple[str, str], Name] = {}
     rows = zip(table.text("name"), table.text("group"), splits, strict=True)
-    for index, (name, group, split) in enumerate(rows):
+    for index, row in enumerate(rows):
+        name, group, split = (text.strip() for text in row)
         where = table.row(index)
-        if not name.strip() or not group.strip():
+        if not name or not group:
             raise InputError(f"{where}: a name must have both a name and a group, got '{name}' and '{group}'")
         if group not in groups:
             raise InputError(f"{where}: the taxonomy has no group '{group}'{nearest(group, groups)}")

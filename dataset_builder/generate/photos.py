@@ -20,6 +20,7 @@ from targets.images import UnreadableError, decode
 GENERATOR = "photos/1"
 COLUMNS = ("picture", "identity", "demographic")
 Key = tuple[str, str, int]  # group, identity, variation
+MOST_VARIATIONS = 2**31 - 1  # the dataset's column has 32 bits
 NO_FILE, UNREADABLE = "no_such_file", "unreadable"
 
 
@@ -63,12 +64,20 @@ class Photos:
 
         Raises:
             InputError: no such table or dataset, a column is missing, a cell is empty, a group that the
-                taxonomy doesn't have, one variation twice.
+                taxonomy doesn't have, one variation or one picture twice.
         """
-        return [
+        requests = [
             SourceRequest(identity, number, group, 0, digest_of(photo.read))
             for (group, identity, number), photo in self._all.items()
         ]
+        seen: dict[str, Photo] = {}
+        for request, photo in zip(requests, self._all.values(), strict=True):
+            twin = seen.setdefault(request.prompt or photo.name, photo)
+            if twin is not photo:
+                raise InputError(
+                    f"{self.path}: '{photo.name}' and '{twin.name}' hold the same picture; list it once"
+                )
+        return requests
 
     def make(self, requests: Sequence[SourceRequest]) -> list[Face]:
         """Read the pictures; one that is missing or unreadable has a fault."""
@@ -95,7 +104,7 @@ class Photos:
             image = decode(picture, photo.name).image
         except FileNotFoundError:
             return b"", NO_FILE
-        except (OSError, UnreadableError):
+        except (OSError, ValueError, UnreadableError):
             return b"", UNREADABLE
         return picture, self.one_face.fault(image) if self.one_face else ""
 
@@ -128,7 +137,9 @@ class Photos:
         table = read_table(self.path)
         table.require(COLUMNS, "a table of photos")
         numbers = table.text("variation") if "variation" in table.columns else ["0"] * len(table)
-        rows = zip(*(table.text(name) for name in COLUMNS), numbers, strict=True)
+        rows = zip(
+            *([str(cell).strip() for cell in table.text(name)] for name in COLUMNS), numbers, strict=True
+        )
         return [
             (
                 table.row(index),
@@ -164,8 +175,10 @@ class Photos:
 
 
 def _whole(text: str, where: str) -> int:
-    if not text.isdecimal():
-        raise InputError(f"{where}: variation must be a whole number from 0, got '{text}'")
+    if not text.isdecimal() or int(text) > MOST_VARIATIONS:
+        raise InputError(
+            f"{where}: variation must be a whole number from 0 to {MOST_VARIATIONS}, got '{text}'"
+        )
     return int(text)
 
 
@@ -173,5 +186,5 @@ def digest_of(read: Callable[[], bytes]) -> str:
     """SHA-256 of a picture's bytes; empty where there are none to read."""
     try:
         return hashlib.sha256(read()).hexdigest()
-    except OSError:
+    except (OSError, ValueError):  # a path with a NUL is a ValueError
         return ""

@@ -34,6 +34,19 @@ def remove_leftovers(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def write_first(path: Path, text: str) -> None:
+    """Write ``text`` whole, unless somebody else has written the file by then: the first one stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        temporary.unlink()
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8 with Unix line ends."""
     with atomic(path) as temporary:

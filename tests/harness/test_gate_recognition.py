@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
@@ -153,6 +154,11 @@ def test_a_difference_of_failures_to_acquire(tmp_path: Path) -> None:
             "not comparable",
             "the new run has no comparisons.parquet",
         ),
+        (
+            lambda run: another_runs_comparisons(run),
+            "not comparable",
+            "the new run's comparisons.parquet is not the one of its record",
+        ),
         (lambda run: write(run, outcomes(0), threshold=0.5), "not comparable", "set by other rules"),
         (
             lambda run: write(run, outcomes(0), target_fmr=0.11),
@@ -182,11 +188,48 @@ def test_what_cannot_be_compared_never_passes(
     assert words in result.summary
 
 
+def another_runs_comparisons(run: Path) -> None:
+    """A run with a planted change that holds the comparisons of the baseline, which would show none."""
+    own = (run / COMPARISONS_FILE).read_bytes()
+    write(run, outcomes(0, planted=("BF", "beard")))
+    assert (run / COMPARISONS_FILE).read_bytes() != own
+    (run / COMPARISONS_FILE).write_bytes(own)
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "words"),
+    [
+        ("scores", lambda values: [[np.inf] * len(row) for row in values], "scores must be finite"),
+        ("scores", lambda values: [None] * len(values), "five lists"),
+        ("left", lambda values: [[-1] * len(row) for row in values], "fewer than 0 pictures"),
+        ("design", lambda values: ["x"] * len(values), "must have a design of"),
+    ],
+)
+def test_damaged_comparisons_are_one_clear_line(
+    column: str, change: Any, words: str, base: Path, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    shutil.copytree(base, new)
+    table = pq.read_table(new / COMPARISONS_FILE)
+    place = table.schema.get_field_index(column)
+    values = pa.array(change(table.column(column).to_pylist()), table.schema.field(column).type)
+    pq.write_table(table.set_column(place, table.schema.field(column), values), new / COMPARISONS_FILE)
+    with pytest.raises(InputError, match=words):
+        held(new, base, tmp_path, metric="fnmr", harmful="higher")
+    twice = pa.concat_tables([table, table]).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(twice, new / COMPARISONS_FILE)
+    with pytest.raises(InputError, match="repeats the comparisons"):
+        held(new, base, tmp_path, metric="fnmr", harmful="higher")
+
+
 def kept_pairs(found: Outcomes, n: int) -> Outcomes:
     """The first n pairs only."""
     labels = replace(found.labels, **{name: value[:n] for name, value in vars(found.labels).items()})
     assert found.embedded is not None
-    embedded = replace(found.embedded, **{name: value[:n] for name, value in vars(found.embedded).items()})
+    embedded = replace(
+        found.embedded,
+        **{name: value[:n] for name, value in vars(found.embedded).items() if value is not None},
+    )
     arrays = ("source", "transformed", "codes", "source_hash", "transformed_hash")
     return replace(
         found, labels=labels, embedded=embedded, **{name: getattr(found, name)[:n] for name in arrays}

@@ -304,15 +304,48 @@ unknown = "accept"
     assert [row["sha256"] for row in rows(tmp_path / "again", "sources")] == [
         row["sha256"] for row in sources[:3]
     ]
-    (tmp_path / "photos.csv").write_text("\n".join([*lines, lines[1]]), encoding="utf-8")
     changed(recipe, "", ('"out"', '"photos.csv"'))
-    result = call(capsys, "build", recipe, "--out", tmp_path / "out", "--dry-run")
-    assert_one_line(result, "row 7: variation 0 of 'someone' (WF) is there already")
+    for line, words in (
+        (lines[1], "row 7: variation 0 of 'someone' (WF) is there already"),
+        ("2.png,someone,WF,9", "'2.png' and '2.png' hold the same picture"),
+        ("2.png,someone,WF,99999999999", "row 7: variation must be a whole number from 0 to 2147483647"),
+    ):
+        (tmp_path / "photos.csv").write_text("\n".join([*lines, line]), encoding="utf-8")
+        result = call(capsys, "build", recipe, "--out", tmp_path / "out", "--dry-run")
+        assert_one_line(result, words)
+
+
+def test_a_folder_that_no_build_made_is_left_alone(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    (mine / "sources").mkdir(parents=True)
+    (mine / "sources" / "photo.png").write_bytes(b"mine")
+    for more in ((), ("--tune",), ("--share", "1/2"), ("--candidates", tmp_path)):
+        result = call(capsys, "build", recipe, "--out", mine, *more)
+        assert_one_line(result, "must be a new or empty folder, or one that a build made")
+    assert files_of(mine) == {"sources/photo.png": b"mine"}
+
+
+def test_a_damaged_batch_size_says_what_to_delete(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed(recipe, "", ("batch_size = 8", 'batch_size = "auto"'))
+    work = tmp_path / "out" / ".build"
+    work.mkdir(parents=True)
+    for text in ('{"batch', '{"batch_size": 0}', "[]"):
+        (work / "batch_size.json").write_text(text, encoding="utf-8")
+        result = call(capsys, "build", recipe, "--out", tmp_path / "out")
+        assert_one_line(result, "batch_size.json must hold")
 
 
 @pytest.mark.parametrize(
     ("file", "change", "words"),
     [
+        ("tiny.toml", ('"smile"]', '"smile", "glasses"]'), "'glasses' is there twice"),
+        ("tiny.toml", ("tries = 3", 'tries = 3\ntemplate = "{name} {age}"'), "and no other braces"),
+        ("tiny.toml", ("tries = 3", 'tries = 3\ntemplate = "{name} {"'), "and no other braces"),
+        ("names.csv", ("cd,WM", " ab ,WM"), "'ab' is in group WM already"),
         ("tiny.toml", ("kept = 2", "kept = 4"), "kept must be at most tries = 3, got 4"),
         ("tiny.toml", ('embedder = "', 'embedder = ""\n#'), "unknown target ''"),
         ("tiny.toml", ('"smile"]', '"blond"]'), "names 'blond', not in taxonomy 'two'"),
