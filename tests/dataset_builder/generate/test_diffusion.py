@@ -109,5 +109,7 @@ def test_what_must_hold() -> None:
         settings(embedder=None)
     with pytest.raises(InputError, match=r"kept must be at most tries = 4, got 5"):
         settings(kept=5)
-    with pytest.raises(InputError, match=r"template must have a place for \{name\}, got 'a face'"):
+    with pytest.raises(
+        InputError, match=r"template must have a place for \{name\} and no other braces, got 'a face'"
+    ):
         settings(template="a face")
