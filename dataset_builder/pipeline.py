@@ -103,8 +103,9 @@ class Build:
         remove_leftovers(self.out)
         used: dict[str, str] = {}
         if self.prebuilt is None:
-            sources, transformed = self.make()
-            used |= self._making(recipe, taxonomy).generator.detectors()
+            making = self._making(recipe, taxonomy)
+            sources, transformed = self._made(making)
+            used |= making.generator.detectors()
         else:
             sources, transformed = self._prebuilt(self.prebuilt)
         judged = self._judge(recipe, taxonomy, detectors, sources, transformed)
@@ -121,11 +122,13 @@ class Build:
         """
         recipe, taxonomy = load_recipe(self.path)
         claim(self.out)
+        return self._made(self._making(recipe, taxonomy), share)
+
+    def _made(self, making: Making, share: Share | None = None) -> tuple[list[StoredFace], list[StoredFace]]:
         if share is None and self.processes > 1:
             make_in_processes(
                 self.path, self.out, self.limit, self.processes, show_progress=self.show_progress
             )
-        making = self._making(recipe, taxonomy)
         return making.make(limited(making.generator.requests(), self.limit), share or Share())
 
     def _making(self, recipe: Recipe, taxonomy: Taxonomy) -> Making:

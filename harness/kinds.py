@@ -83,15 +83,7 @@ def narrowed(some: Comparisons, comparison: Comparison, group_of: Ints, group: i
 
 def of_people(some: Comparisons, group_of: Ints, group: int) -> Comparisons:
     """Narrow genuine comparisons to a group."""
-    own = group_of == group
-    here = own[some.first]
-    return replace(
-        some,
-        scores=some.scores[here],
-        first=some.first[here],
-        second=some.second[here],
-        left=some.left * own,
-    )
+    return some.among_people(group_of == group)
 
 
 def among_all(some: Comparisons, left: Floats, right: Floats) -> Comparisons:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -283,7 +282,7 @@ def _inequity(
     permuted = equitability.permuted_labels(person, strata, options.permutations, seed)
     null = (
         equitability.permuted_fmr(
-            [_without(part, person < len(have)) for part in other], pooled, permuted, len(have)
+            [part.among_people(person < len(have)) for part in other], pooled, permuted, len(have)
         ),
         equitability.permuted_fnmr(own, resampler.threshold, permuted, len(have) + 1)[:, : len(have)],
     )
@@ -300,15 +299,3 @@ def _inequity(
         for item in found
     )
     return [Inequity(attribute=attribute, groups=tuple(faces.groups[p] for p in have), measures=measures)]
-
-
-def _without(some: Comparisons, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Comparisons:
-    here = kept[some.first] & kept[some.second]
-    return replace(
-        some,
-        scores=some.scores[here],
-        first=some.first[here],
-        second=some.second[here],
-        left=some.left * kept,
-        right=some.right * kept,
-    )

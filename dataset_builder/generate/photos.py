@@ -81,10 +81,12 @@ class Photos:
 
     def make(self, requests: Sequence[SourceRequest]) -> list[Face]:
         """Read the pictures; one that is missing or unreadable has a fault."""
-        keys = [(one.demographic, one.identity, one.variation) for one in requests]
-        return [self._face(self._all[key]) for key in keys]
+        return [
+            self._face(self._all[one.demographic, one.identity, one.variation], one.prompt)
+            for one in requests
+        ]
 
-    def _face(self, photo: Photo) -> Face:
+    def _face(self, photo: Photo, digest: str) -> Face:
         picture, fault = self._opened(photo)
         return Face(
             identity=photo.identity,
@@ -94,7 +96,7 @@ class Photos:
             labels={},
             age=None,
             distorted="unknown",
-            provenance={"generator": GENERATOR, "picture": photo.name, "sha256": digest_of(photo.read)},
+            provenance={"generator": GENERATOR, "picture": photo.name, "sha256": digest},
             fault=fault,
         )
 

@@ -81,6 +81,18 @@ class Comparisons:
             int((one @ other) * ((one @ other) - 1.0) / 2.0) if self.design == "between" else 0
         )
 
+    def among_people(self, kept: Bools) -> Comparisons:
+        """Narrow to comparisons with a kept person on both sides; ``kept`` has shape (G,)."""
+        here = kept[self.first] & kept[self.second]
+        return replace(
+            self,
+            scores=self.scores[here],
+            first=self.first[here],
+            second=self.second[here],
+            left=self.left * kept,
+            right=self.right * kept,
+        )
+
     def matches(self, threshold: float) -> int:
         """Count scores of at least the threshold."""
         return int(np.searchsorted(-self.scores, -threshold, side="right"))
@@ -304,13 +316,9 @@ def of_group(some: Comparisons, group_of: Ints, group: int, *, same: bool) -> Co
         Comparisons with the probe's person in `first`; across groups always `between`.
     """
     own = group_of == group
-    mine, theirs = own[some.first], own[some.second]
     if same:
-        here = mine & theirs
-        right = some.right * own
-        return Comparisons(
-            some.design, some.scores[here], some.first[here], some.second[here], some.left * own, right
-        )
+        return some.among_people(own)
+    mine, theirs = own[some.first], own[some.second]
     references = some.left if some.design == "among" else some.right
     here = mine & ~theirs if some.design == "between" else mine ^ theirs
     swap = theirs[here]
