@@ -46,6 +46,8 @@ def _self_attention() -> type[Any]:
         def __init__(self, original: Any) -> None:
             super().__init__()
             self.original = original
+            # A new module starts in training, in which the original answers.
+            self.train(original.training)
 
         def forward(self, query: Any, key: Any, value: Any, **options: Any) -> tuple[Any, None]:
             plain = key is query and value is query and options.get("attn_mask") is None

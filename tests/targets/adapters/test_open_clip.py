@@ -174,6 +174,21 @@ def test_attention_on_views_equals_torchs_own(model: Path) -> None:
         assert torch.allclose(before, tower.encode_image(batch), atol=1e-6)
 
 
+def test_attention_on_views_is_what_a_loaded_model_computes(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from targets.torch_attention import without_copies
+
+    def copying(*_: object, **__: object) -> None:
+        raise AssertionError("torch's own attention was asked")
+
+    tower = open_clip.create_model(f"local-dir:{model}").eval()
+    without_copies(tower.visual)
+    monkeypatch.setattr(torch.nn.MultiheadAttention, "forward", copying)
+    with torch.no_grad():
+        assert tower.encode_image(torch.zeros(1, 3, 48, 48)).isfinite().all()
+
+
 def test_random_weights_need_no_file_and_depend_on_the_seed_only(model: Path) -> None:
     first, again, other = (
         scores_of(f"open-clip:{model}", {**TWO, "random_seed": seed}) for seed in (1, 1, 2)
