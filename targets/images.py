@@ -20,8 +20,8 @@ import threading
 import warnings
 import zlib
 from dataclasses import dataclass, field
+from functools import cache
 
-import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from targets.base.errors import InputError
@@ -178,8 +178,7 @@ def _to_rgb(image: Image.Image, name: str, notes: list[str]) -> Image.Image:
         raise UnreadableError(f"{name}: mode {image.mode} has no defined range; save it with 8 or 16 bits")
     if image.mode.startswith("I;16"):
         notes.append("16-bit grey scaled by 1/257")
-        grey = np.asarray(image, dtype=np.uint16)
-        image = Image.fromarray(np.round(grey / 257.0).astype(np.uint8), mode="L")
+        image = image.convert("I").point(_eight_bits(), "L")
     profile = image.info.get("icc_profile")
     if image.mode in {"P", "PA", "1"} or "transparency" in image.info:
         image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
@@ -192,6 +191,12 @@ def _to_rgb(image: Image.Image, name: str, notes: list[str]) -> Image.Image:
     white = Image.new("RGB", rgb.size, "white")
     white.paste(rgb, mask=alpha)
     return white
+
+
+@cache
+def _eight_bits() -> list[int]:
+    """What each 16-bit value becomes."""
+    return [round(value / 257) for value in range(1 << 16)]
 
 
 def _to_srgb(image: Image.Image, profile: bytes | None, notes: list[str]) -> Image.Image:

@@ -29,10 +29,11 @@ LIGHT = [
     "targets.base.text",
 ]
 HEAVY = ("torch", "datasets", "PIL", "cv2", "onnxruntime", "transformers")
+SLOW = (*HEAVY, "numpy")
 
 
-def loaded_by(statement: str) -> set[str]:
-    code = f"import sys\n{statement}\nprint(*(name for name in {HEAVY!r} if name in sys.modules))"
+def loaded_by(statement: str, looked_for: tuple[str, ...] = HEAVY) -> set[str]:
+    code = f"import sys\n{statement}\nprint(*(name for name in {looked_for!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -44,6 +45,10 @@ def test_light_modules_load_nothing_heavy(module: str) -> None:
 
 def test_the_probe_can_fail() -> None:
     assert loaded_by("import targets.images") == {"PIL"}
+
+
+def test_a_decoding_process_starts_with_the_decoder_alone() -> None:
+    assert loaded_by("import targets.executors.worker", SLOW) == {"PIL"}
 
 
 def test_the_command_line_loads_no_model_library() -> None:
