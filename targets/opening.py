@@ -106,37 +106,29 @@ def open_in_processes(pictures: Sequence[PictureRef], held: int) -> Generator[Op
         held: most pictures that the caller keeps before it releases one.
     """
     workers = os.cpu_count() or 1
-    ahead = 2 * workers
+    chunks = (pictures[start : start + CHUNK] for start in range(0, len(pictures), CHUNK))
     with ExitStack() as stack:
-        pool = stack.enter_context(closing(DecoderPool(workers, slots=(ahead + 1) * CHUNK + held)))
-        chunks = (pictures[start : start + CHUNK] for start in range(0, len(pictures), CHUNK))
-
-        def open_chunk(chunk: Sequence[PictureRef]) -> list[Opened]:
-            return _open_chunk(pool, chunk)
-
-        # Closed before the pool, so that no thread is left asking a worker that has ended.
-        answers = ordered_map(open_chunk, chunks, workers=workers, ahead=ahead)
-        for opened in stack.enter_context(closing(answers)):
-            yield from opened
+        pool = stack.enter_context(closing(DecoderPool(workers, held, CHUNK)))
+        read = stack.enter_context(closing(ordered_map(_read, chunks, workers=workers, ahead=2 * workers)))
+        for decoded in pool.decode(read):
+            for name, picture in decoded:
+                yield _from_pool(pool, name, picture)
 
 
-def _open_chunk(pool: DecoderPool, chunk: Sequence[PictureRef]) -> list[Opened]:
-    found: dict[str, bytes] = {}
-    for ref in chunk:
-        try:
-            found[ref.name] = ref.read()
-        except FileNotFoundError:
-            continue
-    decoded = dict(zip(found, pool.decode(list(found.items())), strict=True))
-    return [
-        _from_pool(pool, ref.name, decoded[ref.name])
-        if ref.name in decoded
-        else Opened(ref.name, _missing(ref.name), None, _nothing)
-        for ref in chunk
-    ]
+def _read(chunk: Sequence[PictureRef]) -> list[tuple[str, bytes | None]]:
+    return [(ref.name, _content(ref)) for ref in chunk]
 
 
-def _from_pool(pool: DecoderPool, name: str, decoded: Decoded) -> Opened:
+def _content(ref: PictureRef) -> bytes | None:
+    try:
+        return ref.read()
+    except FileNotFoundError:
+        return None
+
+
+def _from_pool(pool: DecoderPool, name: str, decoded: Decoded | None) -> Opened:
+    if decoded is None:
+        return Opened(name, _missing(name), None, _nothing)
     answer = decoded.answer
 
     def release() -> None:

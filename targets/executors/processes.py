@@ -1,8 +1,8 @@
 """Decoding in processes of their own, for targets on an accelerator that threads can't feed.
 
 Parsing headers and packing pixels hold the interpreter lock, which caps threads near a thousand pictures
-a second whatever the number of cores. Pixels come back through shared memory, so that nothing but the
-encoded file is copied through a pipe.
+a second whatever the number of cores. Encoded files and pixels change hands in shared memory, and every
+process has its next chunks before it has finished one, so that none waits for the thread that feeds them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import queue
+import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from itertools import cycle
+from multiprocessing import Pipe
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +29,9 @@ from targets.executors.worker import Answer, Request
 
 PixelArray = npt.NDArray[np.uint8]
 SLOT_BYTES = 3 << 20
+# Chunks that a process has been given and not answered; all its short messages fit into a socket's buffer.
+DEPTH = 4
+SHORT_MESSAGE = 8 << 10
 # Not multiprocessing's own start methods: those import the caller's main module again.
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -58,73 +64,120 @@ class Decoded:
 
 
 class _Worker:
+    """A decoding process and the chunks it has been given."""
+
     def __init__(self, memory_fd: int, slot_bytes: int) -> None:
-        theirs_in, ours_out = os.pipe()
-        ours_in, theirs_out = os.pipe()
-        numbers = [str(number) for number in (theirs_in, theirs_out, memory_fd, slot_bytes)]
+        self._link, theirs = Pipe()
+        numbers = [str(number) for number in (theirs.fileno(), memory_fd, slot_bytes)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", _START, json.dumps(sys.path), *numbers],
-            pass_fds=(theirs_in, theirs_out, memory_fd),
+            pass_fds=(theirs.fileno(), memory_fd),
             stdin=subprocess.DEVNULL,
             env={**os.environ, **_KEEP_MEMORY},
         )
-        os.close(theirs_in)
-        os.close(theirs_out)
-        self.requests = Connection(ours_out, readable=False)
-        self.answers = Connection(ours_in, writable=False)
+        theirs.close()
+        self._asked: deque[Sequence[Request]] = deque()
+        self._answered: deque[list[Answer]] = deque()
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        message = pickle.dumps(requests)
+        if len(message) > SHORT_MESSAGE:
+            # It could wait for a process that itself waits for a long answer to be taken.
+            while self._asked:
+                self._receive()
+        self._asked.append(requests)
+        with self._alive():
+            self._link.send_bytes(message)
+
+    def answer(self) -> list[Answer]:
+        """What the oldest chunk came to."""
+        if not self._answered:
+            self._receive()
+        return self._answered.popleft()
+
+    def _receive(self) -> None:
+        with self._alive():
+            self._answered.append(self._link.recv())
+        self._asked.popleft()
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, OSError):
+            names = shortlist([request.name for request in self._asked[0]], 8)
+            raise FacedeltaError(
+                f"a decoding process ended (out of memory?) while it read one of {names}"
+            ) from None
 
     def close(self) -> None:
-        self.requests.close()
-        self.answers.close()
+        self._link.close()
         self.process.wait()
 
 
 class DecoderPool:
     """Worker processes that share one arena of slots.
 
-    ``decode`` is called from as many threads as there are workers; ``slots`` must be enough for all
-    pictures that those threads and the caller hold at a time, else they wait for each other for ever.
+    Args:
+        workers: processes.
+        held: most pictures that the caller holds before it releases one, beyond the chunk it was given last.
+        chunk: most pictures of a chunk.
+        slot_bytes: a picture that needs more comes through a pipe.
     """
 
-    def __init__(self, workers: int, slots: int, slot_bytes: int = SLOT_BYTES) -> None:
-        self._slot_bytes = slot_bytes
+    def __init__(self, workers: int, held: int, chunk: int, slot_bytes: int = SLOT_BYTES) -> None:
+        self._slot_bytes, self._ahead = slot_bytes, DEPTH * workers
+        slots = held + (self._ahead + 1) * chunk
         # Pages are taken when they are first written: pictures smaller than a slot cost their own size.
         self._memory_fd = os.memfd_create("facedelta")
         os.ftruncate(self._memory_fd, slots * slot_bytes)
         self._memory = mmap.mmap(self._memory_fd, 0)
-        self._slots: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for slot in range(slots):
-            self._slots.put(slot)
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        # The slot that was given back last is the one whose pages are still at hand.
+        self._slots = list(range(slots))
         self._workers = [_Worker(self._memory_fd, slot_bytes) for _ in range(workers)]
-        for worker in self._workers:
-            self._idle.put(worker)
 
-    def decode(self, pictures: Sequence[tuple[str, bytes]]) -> list[Decoded]:
-        """Decode a few pictures in one worker, in order.
+    def decode(
+        self, chunks: Iterable[Sequence[tuple[str, bytes | None]]]
+    ) -> Generator[list[tuple[str, Decoded | None]], None, None]:
+        """Decode chunk after chunk, in order.
 
         Args:
-            pictures: name and encoded bytes of each.
+            chunks: name and encoded bytes of each picture; what has no bytes is handed through.
 
         Raises:
-            FacedeltaError: the worker process died.
+            FacedeltaError: a worker process died.
         """
-        requests = [Request(name, data, self._slots.get()) for name, data in pictures]
-        worker = self._idle.get()
-        try:
-            worker.requests.send(requests)
-            answers: list[Answer] = worker.answers.recv()
-        except (EOFError, OSError):
-            names = shortlist([name for name, _ in pictures], 8)
-            raise FacedeltaError(
-                f"a decoding process ended (out of memory?) while it read one of {names}"
-            ) from None
-        finally:
-            self._idle.put(worker)
+        waiting: deque[tuple[_Worker, list[tuple[str, Request | None]]]] = deque()
+        turn = cycle(self._workers)
+        for chunk in chunks:
+            while waiting and (len(waiting) >= self._ahead or len(self._slots) < len(chunk)):
+                yield self._collect(*waiting.popleft())
+            worker = next(turn)
+            asked = [(name, None if data is None else self._request(name, data)) for name, data in chunk]
+            worker.ask([request for _, request in asked if request is not None])
+            waiting.append((worker, asked))
+        while waiting:
+            yield self._collect(*waiting.popleft())
+
+    def _request(self, name: str, data: bytes) -> Request:
+        slot = self._slots.pop()
+        if len(data) > self._slot_bytes:
+            return Request(name, slot, len(data), data)
+        start = slot * self._slot_bytes
+        self._memory[start : start + len(data)] = data
+        return Request(name, slot, len(data))
+
+    def _collect(
+        self, worker: _Worker, asked: Sequence[tuple[str, Request | None]]
+    ) -> list[tuple[str, Decoded | None]]:
+        answers = iter(worker.answer())
         return [
-            Decoded(answer, self._pixels(answer, request.slot), request.slot)
-            for answer, request in zip(answers, requests, strict=True)
+            (name, None if request is None else self._decoded(next(answers), request.slot))
+            for name, request in asked
         ]
+
+    def _decoded(self, answer: Answer, slot: int) -> Decoded:
+        return Decoded(answer, self._pixels(answer, slot), slot)
 
     def _pixels(self, answer: Answer, slot: int) -> PixelArray | None:
         if answer.fault:
@@ -138,7 +191,7 @@ class DecoderPool:
 
     def release(self, slot: int) -> None:
         """Let the pixels of one picture be overwritten."""
-        self._slots.put(slot)
+        self._slots.append(slot)
 
     def close(self) -> None:
         """End the workers. The memory lives on while an array shows it."""

@@ -1,4 +1,4 @@
-"""One decoding process: encoded pictures come in through a pipe, pixels go out through shared memory.
+"""One decoding process: encoded pictures come in, and pixels go out, through shared memory.
 
 It is started by ``targets.executors.processes`` and loads nothing but the decoder.
 """
@@ -6,12 +6,15 @@ It is started by ``targets.executors.processes`` and loads nothing but the decod
 from __future__ import annotations
 
 import mmap
+import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from targets.images import UnreadableError, decode
+
+NICENESS = 5
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,15 @@ class Request:
 
     Attributes:
         name: what it is called in messages.
-        data: the encoded bytes.
-        slot: number of the slot of shared memory that its pixels may be written to.
+        slot: number of the slot of shared memory that holds the encoded bytes and takes the pixels.
+        size: how many encoded bytes there are.
+        data: the encoded bytes of a picture whose file is larger than a slot, else None.
     """
 
     name: str
-    data: bytes
     slot: int
+    size: int
+    data: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -49,36 +54,37 @@ class Answer:
     pixels: bytes | None = None
 
 
-def main(requests_fd: int, answers_fd: int, memory_fd: int, slot_bytes: int) -> None:
-    """Answer chunks of requests until the pipe is closed.
+def main(link_fd: int, memory_fd: int, slot_bytes: int) -> None:
+    """Answer chunks of requests until the other end is closed.
 
     Args:
-        requests_fd: read end of the pipe that brings lists of ``Request``.
-        answers_fd: write end of the pipe that takes lists of ``Answer``.
+        link_fd: the socket that brings lists of ``Request`` and takes lists of ``Answer``.
         memory_fd: the shared memory.
         slot_bytes: bytes of one slot.
     """
-    # Ctrl-C reaches the whole process group; the parent ends its workers by closing their pipes.
+    # Ctrl-C reaches the whole process group; the parent ends its workers by closing their sockets.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # On a full machine the thread that feeds the accelerator goes first.
+    os.nice(NICENESS)
     memory = mmap.mmap(memory_fd, 0)
-    requests = Connection(requests_fd, writable=False)
-    answers = Connection(answers_fd, readable=False)
-    while True:
-        try:
-            chunk: Sequence[Request] = requests.recv()
-        except EOFError:
-            return
-        answers.send([_answer(request, memory, slot_bytes) for request in chunk])
+    with Connection(link_fd) as link:
+        while True:
+            try:
+                chunk: Sequence[Request] = link.recv()
+                link.send([_answer(request, memory, slot_bytes) for request in chunk])
+            except (EOFError, BrokenPipeError, ConnectionResetError):
+                return
 
 
 def _answer(request: Request, memory: mmap.mmap, slot_bytes: int) -> Answer:
+    start = request.slot * slot_bytes
+    data = memory[start : start + request.size] if request.data is None else request.data
     try:
-        picture = decode(request.data, request.name)
+        picture = decode(data, request.name)
     except UnreadableError as error:
         return Answer(fault=str(error))
     fits = len(picture.pixels) <= slot_bytes
     if fits:
-        start = request.slot * slot_bytes
         memory[start : start + len(picture.pixels)] = picture.pixels
     return Answer(
         pixel_hash=picture.pixel_hash,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from targets import scoring
 from targets.base.errors import FacedeltaError, TargetError
@@ -100,13 +103,45 @@ def test_a_resumed_run_computes_what_is_missing_in_the_planned_batches(
     assert resumed.batches == [1, 4, 3]
 
 
+def noise(number: int) -> bytes:
+    """A PNG of 120 kB, more than a pipe or a socket takes at once."""
+    pixels = np.random.default_rng(number).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
+
+
 @needs_memfd
-def test_a_picture_larger_than_a_slot_comes_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes.DecoderPool.__init__, "__defaults__", (1000,))
-    path = tmp_path / "face.png"
-    drawn_faces(1)[0].save(path)
-    opened = list(open_in_processes([PictureRef("face", path.read_bytes)], held=1))
-    assert np.array_equal(opened[0].content, np.asarray(drawn_faces(1)[0]))
+@pytest.mark.parametrize("slot", [1000, 119_000, 1 << 20], ids=["neither fits", "pixels fit not", "all fits"])
+def test_pictures_larger_than_a_slot_come_whole_and_in_order(
+    monkeypatch: pytest.MonkeyPatch, slot: int
+) -> None:
+    monkeypatch.setattr(processes.DecoderPool.__init__, "__defaults__", (slot,))
+    files = {f"{number}": noise(number) for number in range(100)}
+    refs = [PictureRef(name, lambda data=data: data) for name, data in files.items()]
+    names = []
+    for item in open_in_processes(refs, held=1):
+        assert np.array_equal(item.content, np.asarray(Image.open(io.BytesIO(files[item.name]))))
+        names.append(item.name)
+        item.release()
+    assert names == list(files)
+
+
+@needs_memfd
+def test_faults_longer_than_a_socket_takes_are_no_hindrance() -> None:
+    refs = [PictureRef(f"{number}/" + "x" * 60_000, lambda: b"damaged") for number in range(200)]
+    opened = list(open_in_processes(refs, held=200))
+    assert [item.name for item in opened] == [ref.name for ref in refs]
+    assert all(item.facts.fault[1].startswith(item.name) for item in opened)
+
+
+@needs_memfd
+def test_stopping_early_ends_the_processes_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    data = noise(0)
+    opened = open_in_processes([PictureRef(f"{number}", lambda: data) for number in range(200)], held=1)
+    next(opened)
+    opened.close()
+    assert capfd.readouterr() == ("", "")
 
 
 @needs_memfd
@@ -153,11 +188,25 @@ def test_a_fault_names_the_target_and_the_pictures(tmp_path: Path, where: str) -
 
 @needs_memfd
 def test_a_worker_that_dies_is_named(tmp_path: Path) -> None:
-    pool = processes.DecoderPool(1, slots=2)
+    pool = processes.DecoderPool(1, held=0, chunk=1)
     try:
         pool._workers[0].process.kill()
         with pytest.raises(FacedeltaError, match=r"a decoding process ended .* one of face"):
-            pool.decode([("face", b"x")])
+            list(pool.decode([[("face", b"x")]]))
+    finally:
+        pool.close()
+
+
+@needs_memfd
+def test_a_worker_that_dies_later_is_named_by_what_it_left_undone() -> None:
+    pool = processes.DecoderPool(1, held=0, chunk=1)
+    try:
+        decoded = pool.decode([[(f"face {number}", noise(number))] for number in range(20)])
+        assert next(decoded)[0][0] == "face 0"
+        pool._workers[0].process.send_signal(signal.SIGKILL)
+        with pytest.raises(FacedeltaError, match=r"it read one of face \d+") as caught:
+            list(decoded)
+        assert caught.value.__suppress_context__
     finally:
         pool.close()
 
