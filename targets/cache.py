@@ -79,15 +79,14 @@ class ScoreCache:
         """Write what is new, if the last write is long enough ago or ``at_once``."""
         if not self._unsaved or not (at_once or time.monotonic() - self._saved_at >= FLUSH_INTERVAL_S):
             return
-        rows = [(name, *self.rows[name]) for name in self._unsaved]
-        table = pa.Table.from_pylist(
+        answers = [self.rows[name] for name in self._unsaved]
+        values = np.concatenate([row for _, row in answers])
+        ends = np.cumsum([0, *(len(row) for _, row in answers)], dtype=np.int32)
+        table = pa.table(
             [
-                {
-                    "pixel_hash": name,
-                    "reason": reason,
-                    "values": [float(value) if np.isfinite(value) else None for value in values],
-                }
-                for name, reason, values in rows
+                self._unsaved,
+                [reason for reason, _ in answers],
+                pa.ListArray.from_arrays(ends, pa.array(values, mask=~np.isfinite(values))),
             ],
             schema=_SCHEMA,
         )

@@ -111,7 +111,9 @@ class GpuBatches:
                 for _, tensor in staged.groups:
                     tensor.record_stream(current)
             values = self._compute(self._normalised(self._resized(staged)))[: staged.count]
-            there = values.to("cpu", non_blocking=True)
+            # A copy to ordinary memory would wait here for the batch, and the next one start too late.
+            there = self._torch.empty(values.shape, dtype=values.dtype, pin_memory=self._stream is not None)
+            there.copy_(values, non_blocking=True)
             done = None if staged.copied is None else self._mark(self._torch.cuda.current_stream())
 
         def finish() -> Scores:

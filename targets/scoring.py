@@ -226,11 +226,12 @@ def _keep(cache: ScoreCache, waiting: _Waiting, scores: Scores) -> None:
 
 def _seen(facts: Facts, cache: ScoreCache, width: int, hints: Mapping[str, str]) -> Seen:
     reason, detail = facts.fault
-    values = np.full(width, np.nan)
+    values = None
     if not reason and facts.pixel_hash is not None:
         answer, values = cache.rows[facts.pixel_hash]
-        reason, detail = answer or "", _in_words(answer, hints)
-        values = np.full_like(values, np.nan) if reason else values
+        reason, detail, width = answer or "", _in_words(answer, hints), len(values)
+    if reason or values is None:
+        values = np.full(width, np.nan)
     return Seen(facts.pixel_hash, reason or None, detail, facts.size, facts.format, facts.notes, values)
 
 
