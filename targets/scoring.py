@@ -151,7 +151,8 @@ def _open_all(
     loaded: LoadedTarget, pictures: Sequence[PictureRef], *, staged: bool
 ) -> Generator[Opened, None, None]:
     if staged and len(pictures) >= PROCESSES_FROM and processes.available():
-        yield from open_in_processes(pictures, held=loaded.batch_size)
+        # One batch is collected while another is copied.
+        yield from open_in_processes(pictures, held=2 * loaded.batch_size)
     else:
         prepare = np.asarray if staged else getattr(loaded.target, "prepare", None)
         yield from open_in_threads(pictures, prepare)
@@ -192,11 +193,14 @@ def _planned(
 
 
 def _ask_staged(loaded: LoadedTarget, batches: Iterator[_Waiting], cache: ScoreCache) -> None:
-    """Keep two batches on the accelerator, one computed and one waiting behind it."""
+    """Keep two batches on the accelerator, one computed and one waiting behind it.
+
+    A third is copied there and a fourth collected, each in a thread of its own.
+    """
     target: Staged = loaded.target  # type: ignore[assignment]
 
-    def stage_all() -> Generator[tuple[_Waiting, Any], None, None]:
-        for waiting in batches:
+    def stage_all(collected: Iterator[_Waiting]) -> Generator[tuple[_Waiting, Any], None, None]:
+        for waiting in collected:
             contents, names = [item.content for item in waiting], [item.name for item in waiting]
             staged = _called(loaded, partial(target.stage, contents), names)
             for item in waiting:
@@ -208,7 +212,7 @@ def _ask_staged(loaded: LoadedTarget, batches: Iterator[_Waiting], cache: ScoreC
         _keep(cache, waiting, _guarded(loaded, answer, names))
 
     computing: deque[tuple[_Waiting, Callable[[], FloatArray | Scores]]] = deque()
-    with closing(prefetched(stage_all())) as ahead:
+    with closing(prefetched(batches)) as collected, closing(prefetched(stage_all(collected))) as ahead:
         for waiting, staged in ahead:
             names = [item.name for item in waiting]
             computing.append((waiting, _called(loaded, partial(target.start, staged), names)))
