@@ -24,6 +24,7 @@ from PIL import Image, ImageDraw
 
 from targets.base.errors import TargetError
 from targets.catalogue import LoadedTarget, describe, load_target
+from targets.frame import Frame
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged
 from targets.scoring import call_target
 
@@ -263,16 +264,28 @@ def _bright_corners(channel: FloatArray) -> tuple[str, ...]:
 
 
 def check_staged(loaded: LoadedTarget) -> None:
-    """Where a target has ``stage`` and ``start``, they answer as ``score`` or ``embed`` does."""
+    """Where a target has ``stage`` and ``start``, they answer as ``score`` or ``embed`` does.
+
+    So they do if pictures come resized to its ``frame``, where it has one.
+    """
     if not isinstance(loaded.target, Staged):
         return
     faces = drawn_faces()[: loaded.batch_size]
+    asked = _ask(loaded, faces).values
+    _same(loaded, asked, _staged(loaded, faces), "staged against asked")
+    frame: Frame | None = getattr(loaded.target, "frame", None)
+    if frame is not None:
+        resized = _staged(loaded, [frame.resized(face) for face in faces])
+        _same(loaded, asked, resized, f"resized to {frame} and staged against asked")
+
+
+def _staged(loaded: LoadedTarget, faces: Sequence[Image.Image]) -> FloatArray:
+    target: Staged = loaded.target  # type: ignore[assignment]
     try:
-        answer = loaded.target.start(loaded.target.stage([np.asarray(face) for face in faces]))()
+        answer = target.start(target.stage([np.asarray(face) for face in faces]))()
     except Exception as error:
         raise TargetError(f"stage and start failed with {type(error).__name__}: {error}") from error
-    values = answer.values if isinstance(answer, Scores) else np.asarray(answer, dtype=np.float64)
-    _same(loaded, _ask(loaded, faces).values, values, "staged against asked")
+    return answer.values if isinstance(answer, Scores) else np.asarray(answer, dtype=np.float64)
 
 
 def check_closes(loaded: LoadedTarget) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from targets.base.extras import require
+from targets.frame import Frame
 from targets.protocol import PixelArray, Scores
-from targets.resample import centre_crop, resize, shortest_side, tables
+from targets.resample import centre_crop, resize, tables
 from targets.torch_tools import answers
 
 
@@ -33,6 +34,9 @@ class GpuBatches:
 
     Every batch is filled up to ``batch_size``, so that a picture's answer doesn't depend on how many
     others come with it and a compiled model meets one shape only.
+
+    Attributes:
+        frame: what pictures are resized to; one that is so already passes through.
     """
 
     def __init__(
@@ -46,7 +50,7 @@ class GpuBatches:
         torch = self._torch = require("torch", "clip", "a target on torch")
         self._compute = compute
         self._device, self._dtype = device, dtype
-        self._size, self._squash = _side(preprocessing), preprocessing["resize_mode"] == "squash"
+        self.frame = Frame(_side(preprocessing), preprocessing["resize_mode"] == "squash")
         self._mean, self._std = (
             torch.tensor(preprocessing[name], device=device).view(1, 3, 1, 1) for name in ("mean", "std")
         )
@@ -124,15 +128,15 @@ class GpuBatches:
         return finish
 
     def _resized(self, staged: Staged) -> Any:
-        shape = (self._batch_size, self._size, self._size, 3)
-        batch = self._torch.zeros(shape, dtype=self._torch.uint8, device=self._device)
+        side = self.frame.side
+        batch = self._torch.zeros(
+            (self._batch_size, side, side, 3), dtype=self._torch.uint8, device=self._device
+        )
         for rows, tensor in staged.groups:
             height, width = tensor.shape[1:3]
-            wide, high = (
-                (self._size, self._size) if self._squash else shortest_side(width, height, self._size)
-            )
+            wide, high = self.frame.size_of(width, height)
             across, down = tables(width, wide, self._device), tables(height, high, self._device)
-            small = centre_crop(self._resize(tensor, across, down), self._size)[: len(rows)]
+            small = centre_crop(self._resize(tensor, across, down), side)[: len(rows)]
             if len(staged.groups) == 1:
                 batch[: len(rows)] = small
             else:

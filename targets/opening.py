@@ -12,6 +12,7 @@ from PIL import Image
 
 from targets.executors.local import ordered_map
 from targets.executors.processes import Decoded, DecoderPool
+from targets.frame import Frame
 from targets.images import UnreadableError, decode
 
 MISSING = "missing"
@@ -98,17 +99,20 @@ def open_in_threads(
     return ordered_map(open_one, pictures, ahead=AHEAD)
 
 
-def open_in_processes(pictures: Sequence[PictureRef], held: int) -> Generator[Opened, None, None]:
+def open_in_processes(
+    pictures: Sequence[PictureRef], held: int, frame: Frame | None = None
+) -> Generator[Opened, None, None]:
     """Decode pictures in processes; ``content`` is an (h, w, 3) array in shared memory until released.
 
     Args:
         pictures: read in this process, so that any ``read`` will do.
         held: most pictures that the caller keeps before it releases one.
+        frame: what pictures of more than a megapixel are resized to.
     """
     workers = os.cpu_count() or 1
     chunks = (pictures[start : start + CHUNK] for start in range(0, len(pictures), CHUNK))
     with ExitStack() as stack:
-        pool = stack.enter_context(closing(DecoderPool(workers, held, CHUNK)))
+        pool = stack.enter_context(closing(DecoderPool(workers, held, CHUNK, frame)))
         read = stack.enter_context(closing(ordered_map(_read, chunks, workers=workers, ahead=2 * workers)))
         for decoded in pool.decode(read):
             for name, picture in decoded:

@@ -85,6 +85,9 @@ class Staged(Protocol):
 
     Decoding, the way to the accelerator and the model then run at the same time: while one batch is
     computed, the next waits behind it and the one after is staged in another thread.
+
+    Optional attribute: ``frame`` (``targets.frame.Frame``): the resize that ``stage`` or ``start`` would
+    do; pictures of many megapixels then arrive resized.
     """
 
     def stage(self, pixels: Sequence[PixelArray], /) -> Any:

@@ -64,13 +64,6 @@ def taps(size: int, target: int) -> tuple[IntArray, IntArray]:
     return indices[:used], weights[:used]
 
 
-def shortest_side(width: int, height: int, target: int) -> tuple[int, int]:
-    """Width and height once the shorter side is ``target``, as torchvision's ``Resize`` rounds it."""
-    short, long = min(width, height), max(width, height)
-    scaled = int(target * long / short)
-    return (target, scaled) if width <= height else (scaled, target)
-
-
 def tables(size: int, target: int, device: Any) -> tuple[Any, Any] | None:
     """``taps`` as tensors on ``device``, or None where nothing changes."""
     torch = require("torch", "clip", "a target on torch")

@@ -20,6 +20,7 @@ from targets.cache import ScoreCache
 from targets.catalogue import LoadedTarget
 from targets.executors import processes
 from targets.executors.local import prefetched
+from targets.frame import Frame, unless_small
 from targets.opening import MISSING as MISSING
 from targets.opening import UNREADABLE, Facts, Opened, open_in_processes, open_in_threads
 from targets.opening import PictureRef as PictureRef
@@ -150,12 +151,15 @@ def _ask_one_alone(
 def _open_all(
     loaded: LoadedTarget, pictures: Sequence[PictureRef], *, staged: bool
 ) -> Generator[Opened, None, None]:
-    if staged and len(pictures) >= PROCESSES_FROM and processes.available():
+    if not staged:
+        yield from open_in_threads(pictures, getattr(loaded.target, "prepare", None))
+        return
+    frame: Frame | None = getattr(loaded.target, "frame", None)
+    if len(pictures) >= PROCESSES_FROM and processes.available():
         # One batch is collected while another is copied.
-        yield from open_in_processes(pictures, held=2 * loaded.batch_size)
+        yield from open_in_processes(pictures, 2 * loaded.batch_size, frame)
     else:
-        prepare = np.asarray if staged else getattr(loaded.target, "prepare", None)
-        yield from open_in_threads(pictures, prepare)
+        yield from open_in_threads(pictures, lambda image: np.asarray(unless_small(image, frame)))
 
 
 def _planned(

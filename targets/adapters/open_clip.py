@@ -101,7 +101,7 @@ class _Clip:
             batches = GpuBatches(self._compute, preprocessing, self._device, self._dtype, self.batch_size)
             if compiled:
                 batches.compile()
-            self.stage, self.start = batches.stage, batches.start
+            self.stage, self.start, self.frame = batches.stage, batches.start, batches.frame
 
     def _answered(self, batch: Any) -> Any:
         """(n, 3, s, s) pictures to (n, c) answers in float32."""

@@ -16,7 +16,7 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import cycle
 from multiprocessing import Pipe
 
@@ -26,6 +26,7 @@ import numpy.typing as npt
 from targets.base.errors import FacedeltaError
 from targets.base.text import shortlist
 from targets.executors.worker import Answer, Request
+from targets.frame import Frame
 
 PixelArray = npt.NDArray[np.uint8]
 SLOT_BYTES = 3 << 20
@@ -35,7 +36,7 @@ SHORT_MESSAGE = 8 << 10
 # Not multiprocessing's own start methods: those import the caller's main module again.
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from targets.executors.worker import main; main(*map(int, sys.argv[2:]))"
+    "from targets.executors.worker import main; main(*map(json.loads, sys.argv[2:]))"
 )
 
 # glibc gives blocks of this size back to the system at once, and every picture then faults its pages in
@@ -54,7 +55,7 @@ class Decoded:
 
     Attributes:
         answer: hash, size, format, notes, or the fault.
-        pixels: (height, width, 3) RGB, valid until ``release``; None where there is a fault.
+        pixels: (height, width, 3) RGB, a large picture resized; valid until ``release``; None with a fault.
         slot: what to give back to ``DecoderPool.release``.
     """
 
@@ -66,11 +67,11 @@ class Decoded:
 class _Worker:
     """A decoding process and the chunks it has been given."""
 
-    def __init__(self, memory_fd: int, slot_bytes: int) -> None:
+    def __init__(self, memory_fd: int, slot_bytes: int, frame: Frame | None) -> None:
         self._link, theirs = Pipe()
-        numbers = [str(number) for number in (theirs.fileno(), memory_fd, slot_bytes)]
+        given = (sys.path, theirs.fileno(), memory_fd, slot_bytes, asdict(frame) if frame else None)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path), *numbers],
+            [sys.executable, "-c", _START, *map(json.dumps, given)],
             pass_fds=(theirs.fileno(), memory_fd),
             stdin=subprocess.DEVNULL,
             env={**os.environ, **_KEEP_MEMORY},
@@ -122,10 +123,13 @@ class DecoderPool:
         workers: processes.
         held: most pictures that the caller holds before it releases one, beyond the chunk it was given last.
         chunk: most pictures of a chunk.
+        frame: what pictures of more than a megapixel are resized to.
         slot_bytes: a picture that needs more comes through a pipe.
     """
 
-    def __init__(self, workers: int, held: int, chunk: int, slot_bytes: int = SLOT_BYTES) -> None:
+    def __init__(
+        self, workers: int, held: int, chunk: int, frame: Frame | None = None, slot_bytes: int = SLOT_BYTES
+    ) -> None:
         self._slot_bytes, self._ahead = slot_bytes, DEPTH * workers
         slots = held + (self._ahead + 1) * chunk
         # Pages are taken when they are first written: pictures smaller than a slot cost their own size.
@@ -134,7 +138,7 @@ class DecoderPool:
         self._memory = mmap.mmap(self._memory_fd, 0)
         # The slot that was given back last is the one whose pages are still at hand.
         self._slots = list(range(slots))
-        self._workers = [_Worker(self._memory_fd, slot_bytes) for _ in range(workers)]
+        self._workers = [_Worker(self._memory_fd, slot_bytes, frame) for _ in range(workers)]
 
     def decode(
         self, chunks: Iterable[Sequence[tuple[str, bytes | None]]]
@@ -182,7 +186,7 @@ class DecoderPool:
     def _pixels(self, answer: Answer, slot: int) -> PixelArray | None:
         if answer.fault:
             return None
-        width, height = answer.size
+        width, height = answer.shown
         buffer, start = (
             (self._memory, slot * self._slot_bytes) if answer.pixels is None else (answer.pixels, 0)
         )

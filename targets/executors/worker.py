@@ -8,10 +8,12 @@ from __future__ import annotations
 import mmap
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
+from targets.frame import Frame, unless_small
 from targets.images import UnreadableError, decode
 
 NICENESS = 5
@@ -42,6 +44,7 @@ class Answer:
         fault: why the picture can't be read, or an empty text.
         pixel_hash, format, constant, notes: as in ``targets.images.Picture``.
         size: width and height in pixels.
+        shown: width and height of the pixels that are handed over.
         pixels: the RGB bytes of a picture that is larger than a slot, else None.
     """
 
@@ -51,46 +54,52 @@ class Answer:
     constant: bool = False
     notes: tuple[str, ...] = ()
     size: tuple[int, int] = (0, 0)
+    shown: tuple[int, int] = (0, 0)
     pixels: bytes | None = None
 
 
-def main(link_fd: int, memory_fd: int, slot_bytes: int) -> None:
+def main(link_fd: int, memory_fd: int, slot_bytes: int, frame: Mapping[str, Any] | None) -> None:
     """Answer chunks of requests until the other end is closed.
 
     Args:
         link_fd: the socket that brings lists of ``Request`` and takes lists of ``Answer``.
         memory_fd: the shared memory.
         slot_bytes: bytes of one slot.
+        frame: fields of the ``Frame`` that large pictures are resized to.
     """
     # Ctrl-C reaches the whole process group; the parent ends its workers by closing their sockets.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # On a full machine the thread that feeds the accelerator goes first.
     os.nice(NICENESS)
     memory = mmap.mmap(memory_fd, 0)
+    resized_to = Frame(**frame) if frame else None
     with Connection(link_fd) as link:
         while True:
             try:
                 chunk: Sequence[Request] = link.recv()
-                link.send([_answer(request, memory, slot_bytes) for request in chunk])
+                link.send([_answer(request, memory, slot_bytes, resized_to) for request in chunk])
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 return
 
 
-def _answer(request: Request, memory: mmap.mmap, slot_bytes: int) -> Answer:
+def _answer(request: Request, memory: mmap.mmap, slot_bytes: int, frame: Frame | None) -> Answer:
     start = request.slot * slot_bytes
     data = memory[start : start + request.size] if request.data is None else request.data
     try:
         picture = decode(data, request.name)
     except UnreadableError as error:
         return Answer(fault=str(error))
-    fits = len(picture.pixels) <= slot_bytes
+    shown = unless_small(picture.image, frame)
+    pixels = picture.pixels if shown is picture.image else shown.tobytes()
+    fits = len(pixels) <= slot_bytes
     if fits:
-        memory[start : start + len(picture.pixels)] = picture.pixels
+        memory[start : start + len(pixels)] = pixels
     return Answer(
         pixel_hash=picture.pixel_hash,
         format=picture.format,
         constant=picture.constant,
         notes=picture.notes,
         size=picture.image.size,
-        pixels=None if fits else picture.pixels,
+        shown=shown.size,
+        pixels=None if fits else pixels,
     )

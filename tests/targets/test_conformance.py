@@ -18,6 +18,7 @@ from targets.conformance import (
     parametrize_with_checks,
     run_checks,
 )
+from targets.frame import Frame
 from targets.protocol import PictureId, Scores
 
 
@@ -132,6 +133,12 @@ class StagesOtherwise(Sound):
         return [array + 1 for array in super().stage(pixels)]
 
 
+class FramesOtherwise(Sound):
+    """Says that it resizes with a bicubic filter to 20 pixels, and takes means over blocks."""
+
+    frame = Frame(20, squash=True)
+
+
 class FailsToClose(Sound):
     closed = False
 
@@ -216,6 +223,11 @@ def test_the_target_is_left_open_unless_closing_is_asked_for() -> None:
         (FailsToClose, "closes", "close() must not fail, got RuntimeError: already closed"),
         (FailsOnNothing, "empty_batch", "must give no rows, got IndexError"),
         (StagesOtherwise, "staged", "staged against asked: scores differ by 1, more than"),
+        (
+            FramesOtherwise,
+            "staged",
+            "resized to Frame(side=20, squash=True) and staged against asked: scores",
+        ),
     ],
 )
 def test_the_fault_says_what_must_hold_and_what_came(target: type, rule: str, words: str) -> None:

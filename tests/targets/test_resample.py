@@ -8,7 +8,8 @@ from PIL import Image
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from targets.resample import centre_crop, resize, shortest_side, tables  # noqa: E402
+from targets.frame import Frame  # noqa: E402
+from targets.resample import centre_crop, resize, tables  # noqa: E402
 
 
 @pytest.mark.parametrize("extreme", [False, True])
@@ -37,7 +38,7 @@ def test_the_frame_equals_torchvisions(size: tuple[int, int]) -> None:
     image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
     bicubic = transforms.InterpolationMode.BICUBIC
     expected = transforms.CenterCrop(64)(transforms.Resize(64, bicubic)(image))
-    wide, high = shortest_side(*size, 64)
+    wide, high = Frame(64, squash=False).size_of(*size)
     whole = torch.from_numpy(np.array(image))[None]
     ours = centre_crop(resize(whole, tables(size[0], wide, "cpu"), tables(size[1], high, "cpu")), 64)
     assert np.array_equal(ours[0].numpy(), np.asarray(expected))

@@ -18,6 +18,7 @@ from targets.catalogue import LoadedTarget, describe
 from targets.conformance import drawn_faces
 from targets.executors import processes
 from targets.executors.local import prefetched
+from targets.frame import Frame
 from targets.opening import open_in_processes
 from targets.scoring import PictureRef, Seen, score_pictures
 
@@ -153,6 +154,43 @@ def test_slots_are_enough_while_a_whole_batch_is_held(tmp_path: Path) -> None:
     assert len(held) == 40
     for item in held:
         item.release()
+
+
+FRAME = Frame(64, squash=False)
+
+
+class Framed(StagedMeans):
+    frame = FRAME
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: set[tuple[int, ...]] = set()
+
+    def stage(self, pixels: Sequence[np.ndarray]) -> np.ndarray:
+        self.shapes |= {array.shape for array in pixels}
+        return super().stage(pixels)
+
+
+class FramedByItself(Means):
+    def score(self, images):
+        large = [FRAME.resized(image) if image.width > 500 else image for image in images]
+        return super().score(large)
+
+
+@pytest.mark.parametrize("least", [1, 10_000], ids=["processes", "threads"])
+@needs_memfd
+def test_large_pictures_arrive_resized_to_the_frame_and_small_ones_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    monkeypatch.setattr(scoring, "PROCESSES_FROM", least)
+    refs = pictures(tmp_path)[:3]
+    drawn_faces(1)[0].resize((1400, 1000)).save(tmp_path / "large.png")
+    refs.insert(1, PictureRef("large.png", (tmp_path / "large.png").read_bytes))
+    target = Framed()
+    seen = asked(target, refs, tmp_path / "b")
+    assert same(asked(FramedByItself(), refs, tmp_path / "a"), seen)
+    assert seen["large.png"].size == (1400, 1000)
+    assert target.shapes == {(160, 160, 3), (64, 89, 3)}
 
 
 class Failing(StagedMeans):

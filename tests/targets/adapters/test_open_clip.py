@@ -159,8 +159,12 @@ def test_the_gpu_route_equals_the_reference_on_pictures_of_all_shapes(model: Pat
     batches = GpuBatches(target._compute, target._model.visual.preprocess_cfg, "cpu", torch.float32, 6)
     sizes = [(64, 64), (90, 50), (48, 48), (31, 80)]
     faces = [face.resize(size) for face, size in zip(drawn_faces(4), sizes, strict=True)]
-    staged = batches.start(batches.stage([np.asarray(face) for face in faces]))().values
-    assert np.abs(staged - target.score(faces).values).max() < 1e-6
+    whole, small = (
+        batches.start(batches.stage([np.asarray(face) for face in given]))().values
+        for given in (faces, [batches.frame.resized(face) for face in faces])
+    )
+    assert np.abs(whole - target.score(faces).values).max() < 1e-6
+    assert np.array_equal(whole, small)
 
 
 def test_attention_on_views_equals_torchs_own(model: Path) -> None:
