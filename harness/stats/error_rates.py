@@ -180,7 +180,8 @@ def threshold_at_fmr(
         )
     pivot = scores[allowed]
     above, upto = (int(np.searchsorted(-scores, -pivot, side=side)) for side in ("left", "right"))
-    if rule == "nearest" and upto / n - target < target - above / n:
+    # With an allowance again: halfway between the two, the lower FMR.
+    if rule == "nearest" and upto + above < 2.0 * target * n * (1.0 - 1e-12):
         return float(pivot), upto / n
     return float(scores[above - 1] if above else np.nextafter(pivot, np.inf)), above / n
 

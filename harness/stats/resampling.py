@@ -150,7 +150,8 @@ def _combined(parts: Sequence[tuple[float, Comparisons, float]]) -> PlugIn:
     """The variance of a sum of error rates, each with its sign."""
     size = len(parts[0][1].left)
     people, compared = np.zeros(size), np.zeros(size, dtype=bool)
-    codes, values, rest = [np.empty(0, np.int64)], [np.empty(0)], np.zeros(2)
+    codes, values = [np.empty(0, np.int64)], [np.empty(0)]
+    expected_of: list[tuple[float, Comparisons]] = []
     for sign, some, threshold in parts:
         n = some.n
         if not n:
@@ -163,11 +164,11 @@ def _combined(parts: Sequence[tuple[float, Comparisons, float]]) -> PlugIn:
             compared |= some.left > 0
             continue
         stars = np.bincount(first, minlength=size) + np.bincount(second, minlength=size)
-        met, squares = _met(some)
+        met = _met(some)
         people += sign * (stars - found / n * met) / n
         compared |= met > 0
-        # Pairs of people without a match all have the expected number, which is summed up in closed form.
-        rest += sign * found / n**2 * np.array([1.0, np.sqrt(squares)])
+        # A pair of people has this many matches, over n, for each of its comparisons, if all are alike.
+        expected_of.append((sign * found / n**2, some))
         # A pair of people may meet in both roles: the code does not say which of the two was the probe.
         pair, count = np.unique(
             np.minimum(first, second) * size + np.maximum(first, second), return_counts=True
@@ -179,8 +180,12 @@ def _combined(parts: Sequence[tuple[float, Comparisons, float]]) -> PlugIn:
         return PlugIn(float(squared.sum()), 0.0, _df(squared[compared]))
     pair, place = np.unique(np.concatenate(codes), return_inverse=True)
     matched = np.bincount(place, np.concatenate(values), len(pair))
-    expected = rest[0] * _comparisons_of(parts[-1][1], pair // size, pair % size)
-    own = float((matched**2 - 2.0 * matched * expected).sum() + rest[1] ** 2)
+    expected = sum(share * _comparisons_of(some, pair // size, pair % size) for share, some in expected_of)
+    # Pairs of people without a match are nearly all: their squared expectation is summed up in closed form.
+    squares = sum(
+        one * other * _met_by_both(some, same) for one, some in expected_of for other, same in expected_of
+    )
+    own = float((matched**2 - 2.0 * matched * expected).sum() + squares)
     shared = float(squared.sum()) - 2.0 * own
     return PlugIn(own + max(shared, 0.0), 2.0 * own, _df(squared[compared]))
 
@@ -197,16 +202,22 @@ def _comparisons_of(some: Comparisons, low: NDArray[np.int64], high: NDArray[np.
     return np.asarray(some.left[low] * some.right[high] + some.left[high] * some.right[low])
 
 
-def _met(some: Comparisons) -> tuple[Floats, float]:
-    """Comparisons of each person, and the sum over pairs of people of their squared number."""
+def _met(some: Comparisons) -> Floats:
+    """Comparisons of each person with others."""
     left, right = some.left, some.right
     if some.design == "among":
-        squares = ((left**2).sum() ** 2 - (left**4).sum()) / 2.0
-        return left * (left.sum() - left), float(squares)
-    met = left * (right.sum() - right) + right * (left.sum() - left)
-    both, each = left * right, left**2
-    squares = each.sum() * (right**2).sum() - (both**2).sum() + both.sum() ** 2 - (both**2).sum()
-    return met, float(squares)
+        return np.asarray(left * (left.sum() - left))
+    return np.asarray(left * (right.sum() - right) + right * (left.sum() - left))
+
+
+def _met_by_both(one: Comparisons, other: Comparisons) -> float:
+    """The product of two numbers of comparisons, summed over pairs of different people."""
+    if one.design == "among":
+        both = one.left * other.left
+        return float((both.sum() ** 2 - (both**2).sum()) / 2.0)
+    alike = one.left * other.left, one.right * other.right
+    crossed = one.left * other.right, one.right * other.left
+    return float(sum(a.sum() * b.sum() - (a * b).sum() for a, b in (alike, crossed)))
 
 
 @dataclass(frozen=True)

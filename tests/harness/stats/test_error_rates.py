@@ -109,6 +109,10 @@ def test_the_nearest_threshold_may_exceed_the_target():
     assert error_rates.threshold_at_fmr(impostor, 20, 0.19, "at_most") == (0.9, 0.05)
     assert error_rates.threshold_at_fmr(impostor, 20, 0.1) == (0.9, 0.05)
     assert error_rates.threshold_at_fmr(impostor[:5], 20, 0.2) == (0.8, 0.2), "the highest scores suffice"
+    whole = np.arange(15.0, 0.0, -1.0)
+    for errors in range(14):
+        target = (errors + 0.5) / 15
+        assert error_rates.threshold_at_fmr(whole, 15, target)[1] == errors / 15, "halfway: the lower FMR"
     threshold, rate = error_rates.threshold_at_fmr(impostor, 20, 0.01)
     assert threshold > 0.9
     assert rate == 0

@@ -230,3 +230,44 @@ def test_the_variance_of_a_change_is_the_double_sum():
     assert got.excess == pytest.approx(2 * products[alone].sum() / n**2, rel=1e-9)
     same = resampling.paired_plug_in((base, 0.8), (base, 0.8))
     assert (same.variance, same.excess) == pytest.approx((0, 0))
+
+
+def met(design, pictures, rng):
+    """Random scores of all comparisons of different people, and per pair of people their number."""
+    left, right = pictures
+    first, second = [], []
+    for one in range(len(left)):
+        for two in range(len(left)):
+            if one == two or (design == "among" and one > two):
+                continue
+            repeats = int(left[one] * (left[two] if design == "among" else right[two]))
+            first += [one] * repeats
+            second += [two] * repeats
+    return comparisons(design, rng.uniform(size=len(first)), np.array(first), np.array(second), left, right)
+
+
+@pytest.mark.parametrize("design", ["among", "between"])
+@pytest.mark.parametrize("seed", range(4))
+def test_two_models_that_acquired_other_faces(design, seed):
+    """The double sum over people, from a matrix of people by people, where the runs' numbers differ."""
+    rng = np.random.default_rng(seed)
+    threshold, size, residual = 0.7, 9, np.zeros((9, 9))
+    some = []
+    for sign in (-1.0, 1.0):
+        left = rng.integers(0, 4, size).astype(float)
+        right = rng.integers(0, 4, size).astype(float) if design == "between" else np.zeros(size)
+        one = met(design, (left, right), rng)
+        matches = np.zeros((size, size))
+        counts = np.zeros((size, size))
+        np.add.at(counts, (one.first, one.second), 1.0)
+        found = one.scores >= threshold
+        np.add.at(matches, (one.first[found], one.second[found]), 1.0)
+        assert one.n == counts.sum()
+        part = matches - matches.sum() / one.n * counts
+        residual += sign * (part + part.T) / one.n
+        some.append((one, threshold))
+    own = (residual**2).sum() / 2.0
+    people = residual.sum(axis=1)
+    got = resampling.paired_plug_in(*some)
+    assert got.variance == pytest.approx(own + max((people**2).sum() - 2.0 * own, 0.0), rel=1e-9)
+    assert got.excess == pytest.approx(2.0 * own, rel=1e-9)
