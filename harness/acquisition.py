@@ -105,14 +105,19 @@ def no_face(run: FinishedRun) -> FloatArray:
 
 
 def _states(runs: tuple[FinishedRun, FinishedRun], attribute: str, group: str) -> _States:
-    """States in both runs of the baseline's pairs of a cell that at least one run tells, and clusters."""
-    base, new = runs
-    later = dict(zip(new.texts["pair_id"], no_face(new), strict=True))
-    rows = np.flatnonzero(base.rows_of(attribute, group))
-    before = no_face(base)[rows]
-    after = np.array([later.get(name, math.nan) for name in base.texts["pair_id"][rows]], dtype=np.float64)
+    """States in both runs of the pairs of a cell that at least one run tells, and the identities."""
+    sides: list[dict[str, float]] = []
+    identity: dict[str, str] = {}
+    for run in runs:
+        rows = run.rows_of(attribute, group)
+        names = run.texts["pair_id"][rows]
+        sides.append(dict(zip(names, no_face(run)[rows], strict=True)))
+        identity |= dict(zip(names, run.texts["identity"][rows], strict=True))
+    before, after = (
+        np.array([side.get(name, math.nan) for name in identity], dtype=np.float64) for side in sides
+    )
     told = np.isfinite(before) | np.isfinite(after)
-    return before[told], after[told], base.clusters()[rows][told]
+    return before[told], after[told], np.unique(list(identity.values()), return_inverse=True)[1][told]
 
 
 def _bounded(states: _States, fill: tuple[float, float]) -> Bounded:

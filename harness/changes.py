@@ -160,8 +160,8 @@ def _scored(
     rows = here & before & after
     if not rows.any():
         return Change(missing=f"{group} has no pair that is scored in both runs"), None
-    in_base = int((runs[0].rows_of(attribute, group) & _has_scores(runs[0], column)).sum())
-    lost = in_base - int(rows.sum()) + int((here & after & ~before).sum())
+    scored = sum(int((run.rows_of(attribute, group) & _has_scores(run, column)).sum()) for run in runs)
+    lost = scored - 2 * int(rows.sum())
     estimates = paired_change(common, [column], rows)
     n_identities = int(estimates.n_identities[0])
     return Change(int(rows.sum()), n_identities, n_identities, lost), estimates
@@ -175,14 +175,16 @@ def held(counts: Change, change: float, se: float, df: float, margin: Margin) ->
     """Hold an estimate against a margin; without variance the change is taken as it is."""
     if se == 0.0:
         worse = harm(change, margin.harmful)
+        # A change of exactly the margin is neither inside nor beyond it, whatever its last digit says.
+        met = math.isclose(worse, margin.margin, rel_tol=1e-9)
         return replace(
             counts,
             change=change,
             se=0.0,
             low=change,
             high=change,
-            p_inside=float(worse >= margin.margin),
-            p_beyond=float(worse <= margin.margin),
+            p_inside=float(met or worse > margin.margin),
+            p_beyond=float(met or worse < margin.margin),
         )
     test = margin_test(change, se, df, margin.margin, margin.harmful)
     other_tail = special.stdtr(df, -(abs(change) + margin.margin) / se) if margin.harmful == "both" else 0.0

@@ -12,6 +12,8 @@ from harness.stats.equivalence import Harmful
 from targets.base.config import Settings, read_toml, validated
 
 EVERY = "*"
+SMALLEST, LARGEST = 1e-12, 1e12
+"""A margin beyond these is a slip of the pen, and numbers of identities planned for it overflow."""
 Side = Literal["before", "after", "change"]
 Metric = Literal["delta", "difference", "fnmr", "fmr", "tmr", "fta"]
 Quantity = Literal["delta", "fnmr", "fmr", "tmr", "fta"]
@@ -27,19 +29,19 @@ class Limits(Settings):
     """What holds for all rules.
 
     Attributes:
-        alpha: one-sided error rate of a pass, and of a fail over all rules, in (0, 0.5).
+        alpha: one-sided error rate of a pass, and of a fail over all rules, in [1e-12, 0.5).
         min_pairs, min_identities: below these in a cell, a rule is inconclusive.
         max_lost: largest share of a cell's pairs that may have scores in one of the runs only, in [0, 1].
         planned_change: the true change that the number of identities is planned for, in units of the rule.
         power: wanted probability of a decision, in (0.5, 1).
     """
 
-    alpha: float = Field(default=0.025, gt=0, lt=0.5)
+    alpha: float = Field(default=0.025, ge=1e-12, lt=0.5, strict=True)
     min_pairs: int = Field(default=20, ge=2)
     min_identities: int = Field(default=10, ge=2)
-    max_lost: float = Field(default=0.05, ge=0, le=1)
-    planned_change: float = 0.0
-    power: float = Field(default=0.8, gt=0.5, lt=1)
+    max_lost: float = Field(default=0.05, ge=0, le=1, strict=True)
+    planned_change: float = Field(default=0.0, ge=-LARGEST, le=LARGEST, strict=True)
+    power: float = Field(default=0.8, gt=0.5, lt=1, strict=True)
 
 
 class Rule(Settings):
@@ -68,7 +70,7 @@ class Rule(Settings):
     side: Side = "after"
     group: str | tuple[str, ...] = EVERY
     harmful: Harmful
-    margin: float = Field(gt=0, allow_inf_nan=False)
+    margin: float = Field(ge=SMALLEST, le=LARGEST, strict=True)
 
     @model_validator(mode="after")
     def _is_whole(self) -> Rule:
@@ -84,6 +86,8 @@ class Rule(Settings):
         self._check_comparison()
         if len(set(self.groups)) != len(self.groups) or not self.groups:
             raise ValueError("'group' must name at least one group, each once")
+        if EVERY in self.groups and len(self.groups) > 1:
+            raise ValueError("'group' must be \"*\" or name groups, not both")
         if self.metric == "difference" and self.group != EVERY and len(self.groups) != 2:
             raise ValueError("a difference needs 'group' with two groups, or \"*\"")
         if self.metric == "difference" and self.group == EVERY and self.harmful != "both":

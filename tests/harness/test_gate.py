@@ -147,6 +147,30 @@ def test_direction(shift: float, harmful: str, outcome: str, tmp_path: Path) -> 
     assert (check.change.low, check.change.high) == pytest.approx((shift - half, shift + half))
 
 
+@pytest.mark.parametrize("harmful", ["lower", "higher", "both"])
+@pytest.mark.parametrize("margin", [0.02, 0.05, 0.1, 0.3])
+def test_a_change_of_exactly_the_margin_is_undecided(harmful: str, margin: float, tmp_path: Path) -> None:
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): np.zeros(30)})
+    moved = np.full(30, -margin if harmful == "lower" else margin)
+    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): moved})
+    (check,) = gate(new, base, policy(tmp_path, {"harmful": harmful, "margin": margin})).checks
+    assert check.outcome == "inconclusive", check.summary
+
+
+def test_pairs_of_the_new_run_alone_are_no_ground_for_a_pass(tmp_path: Path) -> None:
+    some = spread(30, 0.0, 0.005)
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): some})
+    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): np.concatenate([some, np.full(30, -1.0)])})
+    for one, other in ((new, base), (base, new)):
+        (check,) = gate(one, other, policy(tmp_path)).checks
+        assert (check.outcome, check.change.lost) == ("inconclusive", 30)
+    failing = write_deltas(tmp_path / "c", {("sunglasses", "WM"): np.concatenate([some, np.full(30, NAN)])})
+    rule = {"metric": "fta", "concept": "", "harmful": "higher", "margin": 0.2}
+    (check,) = gate(failing, base, policy(tmp_path, rule)).checks
+    assert (check.outcome, check.change.lost) == ("inconclusive", 30)
+    assert check.change.high > 0.5, "thirty of sixty may have failed anew"
+
+
 def test_identities_repeat(tmp_path: Path) -> None:
     """Six pairs of one person are not six people: the bounds are those of ten identities."""
     base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): np.full(60, 0.2)}, per_identity=6)
@@ -344,6 +368,10 @@ def test_finished_scores_are_compared_with_a_note(tmp_path: Path) -> None:
         ({"metric": "difference"}, "a policy rule matches nothing: only WM"),
         ({"margin": 0}, "'rule.0.margin'"),
         ({"margin": -0.1}, "'rule.0.margin'"),
+        ({"margin": 1e-320}, "'rule.0.margin'"),
+        ({"margin": True}, "'rule.0.margin'"),
+        ({"margin": "0.05"}, "'rule.0.margin'"),
+        ({"group": ["*", "WM"]}, 'must be "*" or name groups'),
         ({"harmful": "worse"}, "'rule.0.harmful'"),
         ({"metric": "bias"}, "'rule.0.metric'"),
         ({"marign": 1}, "unknown key 'rule.0.marign' (did you mean 'margin'?)"),
@@ -385,6 +413,9 @@ def test_a_faulty_policy_is_one_line_and_2(
         ("rule = []", "'rule'"),
         ("[policy]\nalpa = 0.1\n[[rule]]", "unknown key 'policy.alpa' (did you mean 'alpha'?)"),
         ("[policy]\nalpha = 0.5\n", "'policy.alpha'"),
+        ("[policy]\nalpha = 1e-300\n", "'policy.alpha'"),
+        ("[policy]\nplanned_change = nan\n", "'policy.planned_change'"),
+        ("[policy]\nplanned_change = -inf\n", "'policy.planned_change'"),
         ("[policy", "must be TOML"),
     ],
 )
