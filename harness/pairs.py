@@ -16,7 +16,7 @@ from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest, settings_digest
 from targets.base.tables import ObjectArray, Table, parse_numbers, read_table
-from targets.base.text import counted, shortlist
+from targets.base.text import control_character, counted, shortlist
 from targets.scoring import PictureRef
 
 LABEL_COLUMNS = ("pair_id", "identity", "variation", "demographic", "attribute")
@@ -159,6 +159,9 @@ def _optional(table: Table, name: str) -> ObjectArray:
 
 def _labels(columns: dict[str, ObjectArray], rows: Sequence[int]) -> Labels:
     index = np.array(rows, dtype=np.intp)
+    for column in ("pair_id", "identity", "demographic", "attribute"):
+        for label in dict.fromkeys(columns[column][index]):
+            _refuse_control_characters(label, column)
     empty: ObjectArray = np.full(len(index), "", dtype=object)
     return Labels(
         pair_id=columns["pair_id"][index],
@@ -169,6 +172,11 @@ def _labels(columns: dict[str, ObjectArray], rows: Sequence[int]) -> Labels:
         source_name=columns["source"][index] if "source" in columns else empty,
         transformed_name=columns["transformed"][index] if "transformed" in columns else empty,
     )
+
+
+def _refuse_control_characters(label: str, column: str) -> None:
+    if sign := control_character(label):
+        raise InputError(f"column '{column}': {label!r} holds the control character {sign}; take it out")
 
 
 def _usable_rows(
@@ -247,7 +255,10 @@ def load_scores(path: str, encoding: str = "utf-8") -> tuple[Outcomes, dict[str,
     rows, failures = _usable_rows(columns, table, keys=("pair_id", "concept"), values=sides)
     pair_rows = _rows_of_pairs(columns, rows, table)
     labels = _labels({name: columns[name] for name in LABEL_COLUMNS}, list(pair_rows.values()))
-    outcomes = _blank_outcomes(labels, tuple(dict.fromkeys(columns["concept"][rows])))
+    concepts = tuple(dict.fromkeys(columns["concept"][rows]))
+    for concept in concepts:
+        _refuse_control_characters(concept, "concept")
+    outcomes = _blank_outcomes(labels, concepts)
     outcomes.failures.extend(failures)
     outcomes.warnings.extend(_label_warnings(labels))
     _fill_scores(outcomes, table, columns, rows)

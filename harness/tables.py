@@ -323,7 +323,7 @@ def _pipe(cells: Sequence[str]) -> str:
 def escape_markdown(text: str) -> str:
     """Text on one line that can't become HTML, a link, emphasis or another table cell."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]#|!])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]#|!~])", r"\\\1", " ".join(text.split()))
 
 
 def to_csv(record: Record) -> str:

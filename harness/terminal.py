@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -14,7 +16,7 @@ from harness.outcomes import Outcomes
 from harness.recognition_tables import refusal
 from harness.record import Record
 from harness.tables import DisparityTable
-from targets.base.text import counted, shortlist
+from targets.base.text import counted, shortlist, without_control_characters
 
 
 class _LastingConsole(Console):
@@ -40,20 +42,61 @@ def console() -> Console:
     return _LastingConsole(width=None if sys.stdout.isatty() else 200, highlight=False)
 
 
+# Borders and padding of a column, and the least that a label is folded to.
+_FRAME, _LEAST_LABEL = 3, 12
+
+
 def print_table(out: Console, table: DisparityTable) -> None:
-    """Print one table with its notes; labels can't switch colours on."""
-    shown = Table(title=escape(table.title), title_justify="left", caption_justify="left")
-    shown.add_column("attribute", no_wrap=True)
-    shown.add_column("concept", no_wrap=True)
-    for head in table.heads:
-        shown.add_column(escape(head), justify=table.justify)
-    for attribute, concept, texts in table.rows:
-        shown.add_row(
-            escape(attribute), escape(concept), *(escape(text.replace("; ", "\n")) for text in texts)
-        )
-    out.print(shown)
+    """Print one table with its notes; no number is cut, and labels can't switch colours on.
+
+    Groups that don't fit beside each other come below each other.
+    """
+    heads = [_plain(head) for head in table.heads]
+    rows = [
+        (_plain(attribute), _plain(concept), [_plain(text.replace("; ", "\n")) for text in texts])
+        for attribute, concept, texts in table.rows
+    ]
+    labels = [max(map(cell_len, ("attribute", *(row[0] for row in rows))))]
+    labels.append(max(map(cell_len, ("concept", *(row[1] for row in rows)))))
+    numbers = [
+        max(cell_len(line) for text in (head, *(row[2][index] for row in rows)) for line in text.split("\n"))
+        for index, head in enumerate(heads)
+    ]
+    widest = max(numbers, default=0) + _FRAME
+    room = max(_LEAST_LABEL, (out.width - widest) // 2 - _FRAME)
+    labels = [min(width, room) for width in labels]
+    for number, columns in enumerate(_beside(numbers, out.width - 1 - sum(labels) - 2 * _FRAME)):
+        title = "continued" if number else _plain(table.title)
+        shown = Table(title=escape(title), title_justify="left", caption_justify="left")
+        for head, width in zip(("attribute", "concept"), labels, strict=True):
+            shown.add_column(head, min_width=width, max_width=width, overflow="fold")
+        for column in columns:
+            shown.add_column(
+                escape(heads[column]), justify=table.justify, no_wrap=True, min_width=numbers[column]
+            )
+        for attribute, concept, texts in rows:
+            shown.add_row(escape(attribute), escape(concept), *(escape(texts[column]) for column in columns))
+        # A single column may still be wider than the terminal, which then breaks the lines itself.
+        out.print(shown, crop=False, width=max(out.width, shown.__rich_measure__(out, out.options).minimum))
     for note in table.notes:
-        out.print(f"  {escape(note)}")
+        out.print(f"  {escape(_plain(note))}")
+
+
+def _plain(text: str) -> str:
+    return without_control_characters(text)
+
+
+def _beside(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Columns in blocks that fit into ``room``; a block has at least one."""
+    blocks: list[list[int]] = [[]]
+    left = room
+    for column, width in enumerate(widths):
+        if blocks[-1] and width + _FRAME > left:
+            blocks.append([])
+            left = room
+        blocks[-1].append(column)
+        left -= width + _FRAME
+    return blocks
 
 
 def print_summary(out: Console, record: Record, outcomes: Outcomes, run: Path) -> None:

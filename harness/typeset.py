@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ WIDEST = 4
 # Private-use characters, which labels lose: two braces would be units to great-tables, and the usual fonts of
 # LaTeX have a dash in the place of a bar.
 _BRACE, _BAR = "\ue000", "\ue001"
-# pdflatex knows Latin letters and the marks that tables use.
-_BEYOND_PDFLATEX = re.compile("[^\x00-\u017f†‡—–…‘’“”]")
+# What pdflatex sets without further packages: letters with these accents, and these letters and marks.
+_ACCENTS = set(map(chr, (0x300, 0x301, 0x302, 0x303, 0x304, 0x306, 0x307, 0x308, 0x30A, 0x30B, 0x30C)))
+_PLAIN = set("†‡—–…‘’“”æœøåßłıÆŒØÅŁ±§¶°×÷·£©®¬¿¡çÇşŞţŢ")
 
 
 def to_latex(table: DisparityTable) -> str:
@@ -29,6 +31,8 @@ def to_latex(table: DisparityTable) -> str:
     wide = len(table.groups) > WIDEST and not long
     text = str(_styled(table, bar=_BAR).as_latex(use_longtable=long))
     text = text.replace(_BRACE, "").replace(_BAR, "\\textbar{}")
+    # The end of the row above would take a star for its own.
+    text = re.sub(r"^(\s*)\*", r"\1{}*", text, flags=re.MULTILINE)
     text = text.replace("\\begin{minipage}", "\\noindent\\begin{minipage}")
     text = text.replace("\\selectfont", "\\selectfont\\setlength{\\tabcolsep}{2pt}", 1)
     if wide:
@@ -36,9 +40,17 @@ def to_latex(table: DisparityTable) -> str:
         text = text.replace("\\end{table}", "\\end{sidewaystable}")
     packages = "booktabs,caption,array" + (",longtable" if long else "") + (",rotating" if wide else "")
     needs = f"% needs: \\usepackage{{{packages}}}\n"
-    if _BEYOND_PDFLATEX.search(text):
+    if not all(map(_set_by_pdflatex, set(text))):
         needs += "% needs: lualatex or xelatex, and a font with the letters of every label\n"
     return needs + text.lstrip("\n")
+
+
+def _set_by_pdflatex(sign: str) -> bool:
+    parts = unicodedata.normalize("NFD", sign)
+    letter, accents = parts[0], parts[1:]
+    ascii_letter = letter.isascii() and (letter.isprintable() or letter in "\n\t")
+    accented = sign <= "\u01f5" and len(accents) <= 1 and _ACCENTS.issuperset(accents)
+    return sign in _PLAIN or (ascii_letter and accented)
 
 
 def to_html(tables: Sequence[DisparityTable]) -> str:

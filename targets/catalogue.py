@@ -22,7 +22,7 @@ from pydantic import Field
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError, TargetError
 from targets.base.hashing import file_digest
-from targets.base.text import nearest, shortlist
+from targets.base.text import control_character, nearest, shortlist
 from targets.card import TargetCard
 from targets.protocol import ConceptScorer, Embedder, Kind, Recorded
 
@@ -221,6 +221,8 @@ def _concepts(target: object, spec: str) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str) or not name.strip():
             raise TargetError(f"target {spec}: every concept must be a non-empty text, got {name!r}")
+        if sign := control_character(name):
+            raise TargetError(f"target {spec}: concept {name!r} holds the control character {sign}")
         if names.count(name) > 1:
             raise TargetError(f"target {spec}: concept '{name}' is listed twice")
     return names

@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
+
+# Terminals obey them, and spreadsheets, TeX and browsers each read something else into them.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def control_character(text: str) -> str:
+    """The first control character other than a tab or line feed, as ``U+001B``; an empty string if none."""
+    found = _CONTROL.search(text)
+    return f"U+{ord(found.group()):04X}" if found else ""
+
+
+def without_control_characters(text: str) -> str:
+    """The text with U+FFFD in place of each control character other than a tab or line feed."""
+    return _CONTROL.sub("\ufffd", text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

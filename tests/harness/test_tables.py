@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from harness.tables import two_digits
+from harness.record import read_record
+from harness.tables import disparity_table, table_rows, two_digits
+from harness.terminal import print_table
 from tests.harness.test_audit_scores import row, scores
 from tests.support import call
 
@@ -157,3 +160,41 @@ def test_digits_survive_the_record(tmp_path: Path, capsys: pytest.CaptureFixture
     out = run(tmp_path, capsys, [row(1, 1 / 3, 2 / 3), row(2, 1 / 7, 5 / 7)])
     (cell,) = json.loads((out / "record.json").read_text(encoding="utf-8"))["cells"]
     assert math.isclose(cell["delta"], ((2 / 3 - 1 / 3) + (5 / 7 - 1 / 7)) / 2, rel_tol=1e-15)
+
+
+@pytest.mark.parametrize("columns", [200, 60])
+@pytest.mark.parametrize("length", [5, 60, 300])
+def test_a_terminal_cuts_no_number(
+    columns: int, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = [f"group number {index}" for index in range(9)]
+    rows = [
+        row(f"{group}-{i}", 0.1, 0.2 + (i + index) / 97, demographic=group, attribute="a" * length)
+        for index, group in enumerate(groups)
+        for i in range(12)
+    ]
+    record = read_record(run(tmp_path, capsys, rows))
+    table = disparity_table(record, table_rows(record, []))
+    stream = io.StringIO()
+    print_table(Console(file=stream, width=columns), table)
+    shown = stream.getvalue()
+    for group, text in zip(groups, table.rows[0][2], strict=True):
+        assert group in shown
+        assert text in shown
+    assert shown.count("a" * min(length, 5)) >= 1
+    lines = [line for line in shown.splitlines() if line.startswith(("│", "┃"))]
+    assert max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\r", "\x00", "\u2028", "\x85"])
+@pytest.mark.parametrize("column", ["demographic", "attribute", "concept", "identity"])
+def test_control_characters_are_refused_before_anything_is_written(
+    sign: str, column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = scores(tmp_path / "s.csv", [row(i, 0.1, 0.2, **{column: f"a{sign}b"}) for i in range(3)])
+    result = call(capsys, "audit", "--scores", table, "--out", tmp_path / "run")
+    assert result.status == 2
+    assert f"holds the control character U+{ord(sign[0]):04X}" in result.err
+    assert column in result.err
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()

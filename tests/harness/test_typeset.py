@@ -19,7 +19,8 @@ HOSTILE = (
     '*a*|b -- `c\' "d"',
     "{{m^2}} }{ \\end{tabular*}",
     "Zoë Çelik Łódź ± §¶",
-    "a\n\nb\x01\tc",
+    "a\n\nb\tc",
+    "*star* -- ěščřžýáíé őű ğ İ ż",
 )
 OTHER_SCRIPTS = "東アジア Ж नमस्ते 🙂"
 SHIPPED = sorted((ROOT / "results").glob("**/*.tex"))
@@ -93,7 +94,7 @@ def test_hostile_labels_compile_to_themselves(tmp_path: Path, capsys: pytest.Cap
     _, pdf = compiled(latex, tmp_path)
     shown = re.sub(r"\s", "", pdf_text(pdf))
     assert shown.count("[red]*bold*[/red]") >= 2, "as a column's head and at the start of a row"
-    for text in ("50%&$x", "<imgsrc=xonerror=alert(1)>", "*a*|b", "}{\\end{tabular*}"):
+    for text in ("*star*", "50%&$x", "<imgsrc=xonerror=alert(1)>", "*a*|b", "}{\\end{tabular*}"):
         assert text in shown
 
 
@@ -103,6 +104,23 @@ def test_letters_of_other_scripts_name_the_engine_they_need(
     latex = call(capsys, "table", audited(tmp_path, capsys, (OTHER_SCRIPTS,)), "--format", "latex").out
     assert "% needs: lualatex or xelatex" in latex
     compiled(latex, tmp_path, "lualatex")
+
+
+@pytest.mark.parametrize("letter", ["ą", "þ", "đ", "ŋ", "ĸ", "«", "\u00ad", "ħ"])
+def test_letters_that_pdflatex_lacks_name_another_engine(
+    letter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latex = call(capsys, "table", audited(tmp_path, capsys, (letter,)), "--format", "latex").out
+    assert "% needs: lualatex or xelatex" in latex
+
+
+def test_all_letters_said_to_be_pdflatexs_are(tmp_path: Path) -> None:
+    from harness.typeset import _set_by_pdflatex
+
+    letters = [sign for sign in map(chr, range(0xA1, 0x250)) if _set_by_pdflatex(sign)]
+    assert len(letters) > 180
+    table = "% needs: \\usepackage{array}\n" + " ".join([*letters, *"†‡—–…‘’“”"])
+    compiled(table, tmp_path)
 
 
 def test_html_is_one_page_whose_labels_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
