@@ -27,6 +27,7 @@ from dataset_builder.store import Store, StoredFace, read_faces
 from dataset_builder.workers import make_in_processes
 from targets.base.errors import InputError
 from targets.base.files import remove_leftovers
+from targets.base.text import shortlist
 
 WORK_FOLDER = ".build"
 SOURCES_FILE, CANDIDATES_FILE = "sources.parquet", "candidates.parquet"
@@ -99,15 +100,15 @@ class Build:
         recipe, taxonomy = load_recipe(self.path)
         refuse_foreign(self.out)
         detectors = self._detectors(recipe, taxonomy)
+        faces = None if self.prebuilt is None else self._prebuilt(self.prebuilt, recipe)
         claim(self.out)
         remove_leftovers(self.out)
         used: dict[str, str] = {}
-        if self.prebuilt is None:
+        if faces is None:
             making = self._making(recipe, taxonomy)
-            sources, transformed = self._made(making)
+            faces = self._made(making)
             used |= making.generator.detectors()
-        else:
-            sources, transformed = self._prebuilt(self.prebuilt)
+        sources, transformed = faces
         judged = self._judge(recipe, taxonomy, detectors, sources, transformed)
         used |= detectors.targets_used()
         publish(self.out, recipe, taxonomy, sources, judged, used)
@@ -141,7 +142,7 @@ class Build:
             self.show_progress,
         )
 
-    def _prebuilt(self, folder: Path) -> tuple[list[StoredFace], list[StoredFace]]:
+    def _prebuilt(self, folder: Path, recipe: Recipe) -> tuple[list[StoredFace], list[StoredFace]]:
         for name in (SOURCES_FILE, CANDIDATES_FILE):
             if not (folder / name).is_file():
                 raise InputError(
@@ -150,6 +151,13 @@ class Build:
         sources = limited(read_faces(folder / SOURCES_FILE), self.limit)
         known = {face.sha256 for face in sources}
         transformed = [face for face in read_faces(folder / CANDIDATES_FILE) if face.source_sha256 in known]
+        named = recipe.edit.attributes
+        others = sorted({face.attribute for face in transformed}.difference(named))
+        if others:
+            raise InputError(
+                f"{folder / CANDIDATES_FILE} holds {shortlist(others)}, which edit.attributes of {self.path} "
+                f"doesn't name ({shortlist(named)}); build from the recipe that the candidates were made from"
+            )
         return sources, transformed
 
     def _detectors(self, recipe: Recipe, taxonomy: Taxonomy) -> Detectors:

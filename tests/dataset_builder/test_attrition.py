@@ -82,6 +82,16 @@ def dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return out
 
 
+def test_candidates_of_another_recipe_are_refused(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, out = write_recipe(tmp_path, ["smile"]), tmp_path / "other"
+    result = call(capsys, "build", recipe, "--out", out, "--candidates", tmp_path, "--no-progress")
+    assert result.status == 2
+    assert "holds glasses, which edit.attributes of" in result.err
+    assert not out.exists()
+
+
 def test_the_funnel_in_three_styles(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = call(capsys, "table", dataset, "--funnel", "--format", "csv")
     rows = {row["demographic"]: row for row in csv.DictReader(io.StringIO(result.out))}
