@@ -105,7 +105,7 @@ def no_face(run: FinishedRun) -> FloatArray:
 
 
 def _states(runs: tuple[FinishedRun, FinishedRun], attribute: str, group: str) -> _States:
-    """States in both runs of the pairs of a cell that at least one run tells, and the identities."""
+    """States in both runs of the pairs of a cell that at least one run tells, and their identities' codes."""
     sides: list[dict[str, float]] = []
     identity: dict[str, str] = {}
     for run in runs:
@@ -117,12 +117,13 @@ def _states(runs: tuple[FinishedRun, FinishedRun], attribute: str, group: str) -
         np.array([side.get(name, math.nan) for name in identity], dtype=np.float64) for side in sides
     )
     told = np.isfinite(before) | np.isfinite(after)
-    return before[told], after[told], np.unique(list(identity.values()), return_inverse=True)[1][told]
+    people = np.array(list(identity.values()), dtype=np.str_)[told]
+    return before[told], after[told], np.unique(people, return_inverse=True)[1]
 
 
 def _bounded(states: _States, fill: tuple[float, float]) -> Bounded:
     """The change of one group's share of failures, as of an error rate at any threshold."""
-    clusters = np.unique(states[2], return_inverse=True)[1]
+    clusters = states[2]
     size = int(clusters.max()) + 1
     selected = double_or_nothing(size, DRAWS, 0)
     sides = [

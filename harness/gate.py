@@ -324,7 +324,7 @@ def _notes(
     base, new = runs
     for pairs, run in ((common.only_base, "baseline"), (common.only_new, "new run")):
         if pairs:
-            notes.append(f"{counted(len(pairs), 'pair')} only in the {run}: left out")
+            notes.append(f"{counted(len(pairs), 'pair')} only in the {run}: counted as lost")
     for rule in policy.rule:
         more = [g for g in _groups_of(new, rule.attribute) if g not in _groups_of(base, rule.attribute)]
         if more:

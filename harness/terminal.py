@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from harness.outcomes import Outcomes
@@ -51,9 +52,13 @@ def print_table(out: Console, table: DisparityTable) -> None:
 
     Groups that don't fit beside each other come below each other.
     """
-    heads = [_plain(head) for head in table.heads]
+    heads = [without_control_characters(head) for head in table.heads]
     rows = [
-        (_plain(attribute), _plain(concept), [_plain(text.replace("; ", "\n")) for text in texts])
+        (
+            without_control_characters(attribute),
+            without_control_characters(concept),
+            [without_control_characters(text.replace("; ", "\n")) for text in texts],
+        )
         for attribute, concept, texts in table.rows
     ]
     labels = [max(map(cell_len, ("attribute", *(row[0] for row in rows))))]
@@ -66,7 +71,7 @@ def print_table(out: Console, table: DisparityTable) -> None:
     room = max(_LEAST_LABEL, (out.width - widest) // 2 - _FRAME)
     labels = [min(width, room) for width in labels]
     for number, columns in enumerate(_beside(numbers, out.width - 1 - sum(labels) - 2 * _FRAME)):
-        title = "continued" if number else _plain(table.title)
+        title = "continued" if number else without_control_characters(table.title)
         shown = Table(title=escape(title), title_justify="left", caption_justify="left")
         for head, width in zip(("attribute", "concept"), labels, strict=True):
             shown.add_column(head, min_width=width, max_width=width, overflow="fold")
@@ -77,13 +82,10 @@ def print_table(out: Console, table: DisparityTable) -> None:
         for attribute, concept, texts in rows:
             shown.add_row(escape(attribute), escape(concept), *(escape(texts[column]) for column in columns))
         # A single column may still be wider than the terminal, which then breaks the lines itself.
-        out.print(shown, crop=False, width=max(out.width, shown.__rich_measure__(out, out.options).minimum))
+        least = Measurement.get(out, out.options, shown).minimum
+        out.print(shown, crop=False, width=max(out.width, least))
     for note in table.notes:
-        out.print(f"  {escape(_plain(note))}")
-
-
-def _plain(text: str) -> str:
-    return without_control_characters(text)
+        out.print(f"  {escape(without_control_characters(note))}")
 
 
 def _beside(widths: Sequence[int], room: int) -> list[list[int]]:

@@ -124,7 +124,7 @@ class DecoderPool:
         held: most pictures that the caller holds before it releases one, beyond the chunk it was given last.
         chunk: most pictures of a chunk.
         frame: what pictures of more than a megapixel are resized to.
-        slot_bytes: a picture that needs more comes through a pipe.
+        slot_bytes: a picture that needs more comes through a socket.
     """
 
     def __init__(
