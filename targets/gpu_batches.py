@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from targets.base.extras import require
 from targets.frame import Frame
 from targets.protocol import PixelArray, Scores
 from targets.resample import centre_crop, resize, tables
-from targets.torch_tools import answers
+from targets.torch_tools import answers, sent
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class GpuBatches:
             if len(staged.groups) == 1:
                 batch[: len(rows)] = small
             else:
-                batch[self._torch.tensor(rows, device=self._device)] = small
+                batch[sent(np.array(rows), self._device)] = small
         return batch
 
     def _normalised(self, batch: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from targets.base.extras import require
+from targets.torch_tools import sent
 
 _PRECISION_BITS = 32 - 8 - 2
 _SUPPORT = 2.0
@@ -64,14 +64,12 @@ def taps(size: int, target: int) -> tuple[IntArray, IntArray]:
     return indices[:used], weights[:used]
 
 
-def tables(size: int, target: int, device: Any) -> tuple[Any, Any] | None:
+def tables(size: int, target: int, device: str) -> tuple[Any, Any] | None:
     """``taps`` as tensors on ``device``, or None where nothing changes."""
-    torch = require("torch", "clip", "a target on torch")
-
     if size == target:
         return None
     indices, weights = taps(size, target)
-    return torch.from_numpy(indices).to(device), torch.from_numpy(weights).to(device)
+    return sent(indices, device), sent(weights, device)
 
 
 def resize(pixels: Any, across: tuple[Any, Any] | None, down: tuple[Any, Any] | None) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from targets.base.errors import InputError
 from targets.base.extras import require
@@ -54,6 +55,15 @@ def exact(compute: Callable[[Any], Any], device: str, dtype: Any) -> Callable[[A
             return compute(batch)
 
     return exactly
+
+
+def sent(array: npt.NDArray[Any], device: str) -> Any:
+    """The array as a tensor on ``device``; a GPU that is computing is not waited for."""
+    tensor = require("torch", "clip", "a target on torch").from_numpy(array)
+    # From ordinary memory the copy would wait for all that the GPU has been given before.
+    return (
+        tensor.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else tensor.to(device)
+    )
 
 
 def state_digest(module: Any) -> str:

@@ -167,6 +167,21 @@ def test_the_gpu_route_equals_the_reference_on_pictures_of_all_shapes(model: Pat
     assert np.array_equal(whole, small)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("sizes", [[(64, 64)] * 4, [(64, 64), (90, 50), (48, 48), (31, 80)]])
+def test_a_batch_is_launched_without_waiting_for_the_gpu(model: Path, sizes: list[tuple[int, int]]) -> None:
+    target = load_target(f"open-clip:{model}", {**TWO, "batch_size": 4}).target
+    faces = [np.asarray(face.resize(size)) for face, size in zip(drawn_faces(4), sizes, strict=True)]
+    first = target.start(target.stage(faces))().values
+    staged = target.stage(faces)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        answer = target.start(staged)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert np.array_equal(answer().values, first)
+
+
 def test_attention_on_views_equals_torchs_own(model: Path) -> None:
     from targets.torch_attention import without_copies
 
