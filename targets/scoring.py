@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -216,7 +217,11 @@ def _ask_staged(loaded: LoadedTarget, batches: Iterator[_Waiting], cache: ScoreC
         _keep(cache, waiting, _guarded(loaded, answer, names))
 
     computing: deque[tuple[_Waiting, Callable[[], FloatArray | Scores]]] = deque()
-    with closing(prefetched(batches)) as collected, closing(prefetched(stage_all(collected))) as ahead:
+    with (
+        _short_collections(),
+        closing(prefetched(batches)) as collected,
+        closing(prefetched(stage_all(collected))) as ahead,
+    ):
         for waiting, staged in ahead:
             names = [item.name for item in waiting]
             computing.append((waiting, _called(loaded, partial(target.start, staged), names)))
@@ -224,6 +229,16 @@ def _ask_staged(loaded: LoadedTarget, batches: Iterator[_Waiting], cache: ScoreC
                 finish(*computing.popleft())
         while computing:
             finish(*computing.popleft())
+
+
+@contextmanager
+def _short_collections() -> Iterator[None]:
+    """Leave what exists out of garbage collection: going through all of torch stops every thread."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _keep(cache: ScoreCache, waiting: _Waiting, scores: Scores) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -222,6 +224,30 @@ def test_a_fault_names_the_target_and_the_pictures(tmp_path: Path, where: str) -
     words = "must return" if where == "shape" else "failed on 0.png, 1.png, 2.png and 1 more: ValueError"
     with pytest.raises(TargetError, match=words):
         asked(Failing(where), pictures(tmp_path), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_garbage_collection_passes_over_what_was_there_before_for_the_time_of_a_run(
+    tmp_path: Path, fails: bool
+) -> None:
+    there: list[object] = [{}]
+    looked_at: list[bool] = []
+
+    def is_looked_at() -> bool:
+        return any(item is there for item in gc.get_objects())
+
+    class Watching(StagedMeans):
+        def start(self, staged):
+            looked_at.append(is_looked_at())
+            if fails:
+                raise ValueError("no")
+            return super().start(staged)
+
+    with pytest.raises(TargetError) if fails else nullcontext():
+        asked(Watching(), pictures(tmp_path), tmp_path / "cache")
+    assert looked_at
+    assert not any(looked_at)
+    assert is_looked_at()
 
 
 @needs_memfd
