@@ -21,6 +21,9 @@ _BRACE, _BAR = "\ue000", "\ue001"
 _ACCENTS = set(map(chr, (0x300, 0x301, 0x302, 0x303, 0x304, 0x306, 0x307, 0x308, 0x30A, 0x30B, 0x30C)))
 _PLAIN = set("†‡—–…‘’“”æœøåßłıÆŒØÅŁ±§¶°×÷·£©®¬¿¡çÇşŞţŢ")
 
+# Between two signs that TeX's fonts would draw as one other, two hyphens as a dash.
+_LIGATURE = re.compile(r"(?<=-)(?=-)|(?<=')(?=')|(?<=,)(?=,)|(?<=[`?!])(?=`)")
+
 
 def to_latex(table: DisparityTable) -> str:
     """A booktabs table; the first line says what the document needs.
@@ -31,6 +34,7 @@ def to_latex(table: DisparityTable) -> str:
     wide = len(table.groups) > WIDEST and not long
     text = str(_styled(table, bar=_BAR).as_latex(use_longtable=long))
     text = text.replace(_BRACE, "").replace(_BAR, "\\textbar{}")
+    text = _LIGATURE.sub("{}", text)
     # The end of the row above would take a star for its own.
     text = re.sub(r"^(\s*)\*", r"\1{}*", text, flags=re.MULTILINE)
     text = text.replace("\\begin{minipage}", "\\noindent\\begin{minipage}")

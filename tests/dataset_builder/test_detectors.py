@@ -18,7 +18,7 @@ from dataset_builder.schema.faces import Face
 from dataset_builder.store import faces_table
 from targets.base.errors import InputError
 from targets.base.files import write_parquet
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from tests.dataset_builder.test_pipeline import assert_one_line, recipe
 from tests.support import call
 

@@ -99,6 +99,15 @@ def test_hostile_labels_compile_to_themselves(tmp_path: Path, capsys: pytest.Cap
         assert text in shown
 
 
+def test_signs_side_by_side_stay_what_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = ("a--b---c", "not?`a!`b", "a<<b>>c,,d")
+    latex = call(capsys, "table", audited(tmp_path, capsys, labels), "--format", "latex").out
+    _, pdf = compiled(latex, tmp_path)
+    shown = re.sub(r"\s", "", pdf_text(pdf)).replace("‘", "`")
+    assert not set(shown) & set("–¿¡«»„"), "a pair of signs became one"
+    assert all(shown.count(label) >= 2 for label in labels), "as a column's head and as an attribute"
+
+
 def test_letters_of_other_scripts_name_the_engine_they_need(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms, PngImagePlugin
 
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from targets.images import Picture, UnreadableError, decode
 from tests.support import shared
 

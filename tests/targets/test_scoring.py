@@ -12,7 +12,7 @@ from PIL import Image
 
 from targets.base.errors import TargetError
 from targets.catalogue import LoadedTarget, describe
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from targets.protocol import NO_FACE, Scores
 from targets.scoring import PictureRef, score_pictures
 

@@ -17,7 +17,7 @@ from PIL import Image
 from targets import scoring
 from targets.base.errors import FacedeltaError, TargetError
 from targets.catalogue import LoadedTarget, describe
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from targets.executors import processes
 from targets.executors.local import prefetched
 from targets.frame import Frame

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from targets.catalogue import load_target
-from targets.conformance import drawn_faces, run_checks
+from targets.conformance import run_checks
+from targets.drawn_pictures import drawn_faces
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

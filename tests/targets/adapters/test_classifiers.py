@@ -9,7 +9,7 @@ import pytest
 
 from targets.base.errors import InputError
 from targets.catalogue import load_target
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from targets.torch_tools import distinct_names
 from tests.targets.tools import conforms, scores_of
 

@@ -13,7 +13,7 @@ import pytest
 
 from targets.base.errors import InputError, TargetError
 from targets.catalogue import load_target
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from tests.targets.http_server import ABOUT, Handler
 from tests.targets.tools import conforms, facedelta, pairs_folder
 

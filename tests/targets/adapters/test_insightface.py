@@ -9,7 +9,7 @@ import pytest
 
 from targets.base.errors import InputError
 from targets.catalogue import load_target
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from tests.targets.tools import conforms
 
 onnx = pytest.importorskip("onnx", reason="needs package onnx, which writes the pack of this test")

@@ -13,7 +13,7 @@ from targets.alignment import TEMPLATE, similarity, upright
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest
 from targets.catalogue import load_target
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from tests.targets.tools import conforms, scores_of
 
 onnx = pytest.importorskip("onnx", reason="needs package onnx, which writes the model of this test")

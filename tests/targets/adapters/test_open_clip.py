@@ -11,7 +11,7 @@ from PIL import Image
 
 from targets.base.errors import InputError
 from targets.catalogue import load_target
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from targets.prompts import FACE_PHRASES
 from targets.scoring import PictureRef, score_pictures
 from tests.targets.tools import conforms, scores_of

@@ -18,7 +18,7 @@ from PIL import Image
 
 from targets.base.errors import InputError, TargetError
 from targets.catalogue import load_target
-from targets.conformance import drawn_faces
+from targets.drawn_pictures import drawn_faces
 from tests.targets.tools import conforms, facedelta, pairs_folder
 
 pytest.importorskip("openai", reason="needs the extra 'vlm'")
