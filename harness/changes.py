@@ -31,7 +31,7 @@ class Change:
         identities: that a multiple of would narrow the standard error.
         lost: pairs of the cell with an answer in one of the runs only.
         change, se, df: estimate, standard error (0 where all identities changed alike), degrees of freedom;
-            NaN where undefined.
+            NaN where undefined. A difference of two shares has no df.
         low, high: one-sided 1 - alpha bounds.
         p_inside, p_beyond: as in ``harness.stats.equivalence.MarginTest``, but where both directions do
             harm p_beyond adds the other tail: with a margin near 0 a change of 0 has two ways to look
@@ -132,18 +132,23 @@ def difference_change(
             return count
         counts.append(count)
         estimates.append(found)
-    both = Change(
-        n_pairs=min(count.n_pairs for count in counts),
-        n_identities=min(count.n_identities for count in counts),
-        identities=sum(count.identities for count in counts),
-        lost=max(count.lost for count in counts),
-    )
+    both = counted_together(counts)
     for found in estimates:
         if found.status[0] == "undefined":
             return replace(both, undefined=REASONS[str(found.reason[0])])
     contrast = pairwise(GroupMeans.stack(estimates))
     difference, se, df = (float(x[0, 0]) for x in (contrast.difference, contrast.se, contrast.df))
     return held(both, difference, se, df, margin)
+
+
+def counted_together(groups: Sequence[Change]) -> Change:
+    """What a difference of two groups is known from; the counts of one group are its own."""
+    return Change(
+        n_pairs=min(group.n_pairs for group in groups),
+        n_identities=min(group.n_identities for group in groups),
+        identities=sum(group.identities for group in groups),
+        lost=max(group.lost for group in groups),
+    )
 
 
 def _scored(
@@ -209,6 +214,7 @@ def held_bounded(counts: Change, found: Bounded, margin: Margin) -> Change:
         counts,
         change=found.value,
         se=found.se,
+        df=found.df,
         low=low,
         high=high,
         p_inside=float(test.p_inside),
@@ -218,9 +224,11 @@ def held_bounded(counts: Change, found: Bounded, margin: Margin) -> Change:
 
 def further_from_a_decision(one: Change, other: Change) -> Change:
     """Of two ways to count, the wider bounds and the larger p values; estimate and counts of the first."""
+    spread = other if other.se > one.se else one
     return replace(
         one,
-        se=max(one.se, other.se),
+        se=spread.se,
+        df=spread.df,
         low=min(one.low, other.low),
         high=max(one.high, other.high),
         p_inside=max(one.p_inside, other.p_inside),

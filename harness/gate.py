@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,7 @@ import numpy as np
 from harness.acquisition import fta_change
 from harness.changes import Change, Margin, delta_change, difference_change
 from harness.finished import CommonPairs, FinishedRun, common_pairs, load_run
-from harness.paired_rates import ErrorRates, Wanted, open_error_rates
+from harness.paired_rates import ErrorRates, Wanted, cell_counts, counts_of, open_error_rates
 from harness.policy import EVERY, Limits, Policy, Rule, load_policy
 from harness.stats.families import adjust
 from harness.stats.planning import identities_to_decide
@@ -244,7 +244,8 @@ def _change(
         return fta_change(runs, rule.attribute, groups, margin)
     if rule.kind is not None:
         if isinstance(rates, Change):
-            return rates
+            counts = counts_of(cell_counts(common), rule.attribute, groups)
+            return rates if rates.missing else replace(counts, undefined=rates.undefined)
         wanted = Wanted(rule.quantity, rule.kind, rule.side, rule.attribute)
         return rates.change(wanted, groups, margin)
     concept = rule.concept or ""
@@ -297,7 +298,10 @@ def _outcome(rule: Rule, change: Change, p_beyond: float, limits: Limits) -> tup
         return "inconclusive", f"{lost}, the policy allows {limits.max_lost:.3g} of them"
     if change.p_inside < limits.alpha:
         return "pass", f"{bound}: inside the margin {rule.margin:g} ({rule.harmful})"
-    return "inconclusive", f"{bound}: neither inside nor beyond the margin {rule.margin:g} ({rule.harmful})"
+    return (
+        "inconclusive",
+        f"{bound}: shown neither inside nor beyond the margin {rule.margin:g} ({rule.harmful})",
+    )
 
 
 def _needed(rule: Rule, change: Change, limits: Limits) -> int | None:

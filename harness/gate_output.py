@@ -42,7 +42,6 @@ def print_gate(out: Console, result: GateResult) -> None:
 def _texts(check: Check) -> tuple[str, ...]:
     change = check.change
     bounds = "" if math.isnan(change.low) else f"[{change.low:.3g}, {change.high:.3g}]"
-    needed = "" if check.identities_needed is None else f"{check.identities_needed} identities"
     return (
         check.name,
         check.outcome,
@@ -51,8 +50,15 @@ def _texts(check: Check) -> tuple[str, ...]:
         f"{check.rule.margin:g} {check.rule.harmful}",
         str(change.n_pairs),
         str(change.n_identities),
-        needed,
+        _needed(check),
     )
+
+
+def _needed(check: Check) -> str:
+    if check.identities_needed is not None:
+        return f"{check.identities_needed} identities"
+    # With a spread that is known, only a planned change beyond the margin leaves no number that would do.
+    return "none" if check.outcome == "inconclusive" and check.change.se > 0 else ""
 
 
 def write_junit(path: Path, result: GateResult) -> None:

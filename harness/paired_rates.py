@@ -6,11 +6,12 @@ resample, so that a change keeps what the runs share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.changes import Change, Margin, further_from_a_decision, held_bounded
+from harness.changes import Change, Margin, counted_together, further_from_a_decision, held_bounded
 from harness.comparison_file import COMPARISONS_FILE, read_comparisons
 from harness.finished import CommonPairs, FinishedRun
 from harness.kinds import Compared, Kept, Kind
@@ -51,6 +52,7 @@ class Wanted:
         return "fmr" if self.metric == "fmr" else "fnmr"
 
 
+Cells = dict[tuple[str, str], Change]
 _Key = tuple[str | None, Metric, Comparison]
 
 
@@ -80,14 +82,14 @@ class ErrorRates:
         groups: names.
         group_of: shape (G,), group of every person.
         selected: shape (G, draws), who counts in each resample.
-        cells: (attribute, group) -> pairs that count in both runs, and pairs lost to a fault in one.
+        cells: counts of every attribute and group.
     """
 
     runs: tuple[_Run, _Run]
     groups: tuple[str, ...]
     group_of: Ints
     selected: Selection
-    cells: dict[tuple[str, str], tuple[int, int]]
+    cells: Cells
 
     def change(self, wanted: Wanted, groups: tuple[str, ...], margin: Margin) -> Change:
         """The change of one group's rate, or of two groups' difference (the second's minus the first's).
@@ -99,19 +101,15 @@ class ErrorRates:
             groups: one or two.
             margin: what the change is held against, as a share.
         """
+        counts = counts_of(self.cells, wanted.attribute, groups)
         found = []
         for group in groups:
             part = self._group(wanted, group)
             if isinstance(part, Change):
-                return part
+                return part if part.missing else replace(counts, undefined=part.undefined)
             found.append(part)
-        pairs = [self.cells.get((wanted.attribute, group), (0, 0)) for group in groups]
-        counts = Change(
-            n_pairs=min(both for both, _ in pairs),
-            n_identities=min(part.n_identities for part in found),
-            identities=sum(part.n_identities for part in found),
-            lost=max(lost for _, lost in pairs),
-        )
+        people = [part.n_identities for part in found]
+        counts = replace(counts, n_identities=min(people), identities=sum(people))
         own = [[part.ways[way] for part in found] for way in range(2)]
         both = [way[0] if len(way) == 1 else way[1].minus(way[0]) for way in own]
         return further_from_a_decision(*(held_bounded(counts, way, margin) for way in both))
@@ -188,7 +186,7 @@ def open_error_rates(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs)
     group_of = np.array([groups.index(group) for group, _ in kept[0].people], dtype=np.int64)
     selected = double_or_nothing(len(group_of), before.draws, before.seed)
     one, two = (_opened(*both, group_of, selected) for both in zip(kept, (before, after), strict=True))
-    return ErrorRates((one, two), groups, group_of, selected, _cells(common))
+    return ErrorRates((one, two), groups, group_of, selected, cell_counts(common))
 
 
 def _other_faces(common: CommonPairs, base: Kept, new: Kept) -> str:
@@ -221,12 +219,21 @@ def _opened(kept: Kept, report: Recognition, group_of: Ints, selected: Selection
     return _Run(kinds, threshold, thresholds)
 
 
-def _cells(common: CommonPairs) -> dict[tuple[str, str], tuple[int, int]]:
-    """(attribute, group) -> pairs that count in both runs, and pairs lost to a fault in one of them."""
-    faulty = [np.isin(run.texts["reason"], LEFT_OUT) for run in (common.base, common.new)]
-    labels = zip(common.base.texts["attribute"], common.base.texts["demographic"], strict=True)
-    found: dict[tuple[str, str], tuple[int, int]] = {}
-    for key, one, two in zip(labels, *faulty, strict=True):
-        both, lost = found.get(key, (0, 0))
-        found[key] = both + (not one and not two), lost + bool(one != two)
+def cell_counts(common: CommonPairs) -> Cells:
+    """(attribute, group) -> pairs that count in both runs, their identities, pairs lost to a fault in one."""
+    one, two = (np.isin(run.texts["reason"], LEFT_OUT) for run in (common.base, common.new))
+    attribute, group, identity = (
+        common.base.texts[name] for name in ("attribute", "demographic", "identity")
+    )
+    found: Cells = {}
+    for key in dict.fromkeys(zip(attribute, group, strict=True)):
+        here = (attribute == key[0]) & (group == key[1])
+        both = here & ~one & ~two
+        people = len(set(identity[both]))
+        found[key] = Change(int(both.sum()), people, people, int((here & (one != two)).sum()))
     return found
+
+
+def counts_of(cells: Cells, attribute: str, groups: Sequence[str]) -> Change:
+    """What the change of one group, or of two groups' difference, could be known from."""
+    return counted_together([cells.get((attribute, group), Change()) for group in groups])

@@ -9,6 +9,7 @@ not a change of zero, and one that few show is known from few.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,23 +48,63 @@ def rated(some: Comparisons, threshold: float, thresholds: Floats, selected: Sel
 def rate_change(base: Rated, new: Rated) -> Bounded:
     """The change of a rate from the baseline, for two rates of the same people that have an interval."""
     units, net = _net_errors(base, new)
-    worse, better = _sum_of(net[net > 0], units), _sum_of(-net[net < 0], units)
     value, draws = new.estimate.rate - base.estimate.rate, new.draws - base.draws
     people = min(item.estimate.n_identities for item in (base, new))
     fixed = paired_plug_in((base.some, base.threshold), (new.some, new.threshold))
     se = math.sqrt(float(np.nanvar(draws)) * fixed.kept * people / (people - 1.0))
 
-    def bounds(alpha: float) -> tuple[float, float]:
-        half = se * float(special.stdtrit(fixed.df, 1.0 - alpha))
-        level = _level(alpha)
+    def size(level: float) -> float:
         # With a size of their own, because pairs of people that share a person tell less than as many others.
-        size = min(float(units), *(_own_size(item, units, level) for item in (base, new)))
-        exact = [part.interval(size, level) for part in (better, worse)]
+        return min(float(units), *(_own_size(item, units, level) for item in (base, new)))
+
+    return bounded_change(value, Spread(se, fixed.df), Parts(net, units, size), draws)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard error and its degrees of freedom."""
+
+    se: float
+    df: float
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What single units (people, or pairs of people) add to a change.
+
+    Attributes:
+        net: net errors more in the new run, as shares of a unit's average comparisons; units without may be
+            left out.
+        units: how many there are.
+        size: two-sided level -> as how many independent units they count.
+    """
+
+    net: Floats
+    units: int
+    size: Callable[[float], float]
+
+
+def bounded_change(value: float, spread: Spread, parts: Parts, draws: Floats) -> Bounded:
+    """The change of a share, in [-1, 1], with the wider of its t bounds and the exact ones of its parts.
+
+    Args:
+        value: the change.
+        spread: of the change.
+        parts: that it is the sum of.
+        draws: the change in every resample, or an empty array.
+    """
+    worse, better = (_sum_of(sign * parts.net[sign * parts.net > 0], parts.units) for sign in (1.0, -1.0))
+
+    def bounds(alpha: float) -> tuple[float, float]:
+        half = spread.se * float(special.stdtrit(spread.df, 1.0 - alpha)) if spread.se else 0.0
+        level = _level(alpha)
+        exact = [part.interval(parts.size(level), level) for part in (better, worse)]
         ends = square_and_add(exact[0], exact[1], 0.0)
         middle = exact[1][0] - exact[0][0]
-        return value - max(half, middle - ends[0]), value + max(half, ends[1] - middle)
+        low, high = value - max(half, middle - ends[0]), value + max(half, ends[1] - middle)
+        return max(low, -1.0), min(high, 1.0)
 
-    return Bounded(value, bounds, draws)
+    return Bounded(value, bounds, draws, spread.se, spread.df)
 
 
 @dataclass(frozen=True)

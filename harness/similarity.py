@@ -61,7 +61,7 @@ def similarities(
     for index, rows in enumerate(others):
         if k and len(rows) >= k:
             reference[index] = _normalised(before[rows[:k]].mean(axis=0, keepdims=True))[0]
-    identity = np.where(np.isnan(before[:, 0]), np.nan, 1.0)
+    identity = np.where(np.isnan(before).all(axis=1), np.nan, 1.0)
     return Similarities(
         source=np.column_stack([_cosine(before, reference), identity]),
         transformed=np.column_stack([_cosine(after, reference), _cosine(before, after)]),

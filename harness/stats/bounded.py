@@ -7,6 +7,7 @@ which the bound still clears the margin.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,11 +30,15 @@ class Bounded:
         bounds: alpha in (0, 0.5] -> lower and upper one-sided 1 - alpha bound, wider for a smaller alpha.
         draws: the estimate in every resample, shape (draws,), NaN where undefined; an empty array where there
             are none, and then it is taken as independent of others.
+        se: standard error behind the bounds, 0 where nothing varied.
+        df: its degrees of freedom, NaN for a difference, whose bounds are added up by squares.
     """
 
     value: float
     bounds: Callable[[float], tuple[float, float]]
     draws: Floats
+    se: float
+    df: float
 
     def minus(self, other: Bounded) -> Bounded:
         """The difference, by square-and-add with the correlation over the resamples."""
@@ -45,7 +50,8 @@ class Bounded:
             one, two = other.bounds(alpha), self.bounds(alpha)
             return square_and_add((other.value, *one), (self.value, *two), r)
 
-        return Bounded(self.value - other.value, bounds, draws)
+        variance = self.se**2 + other.se**2 - 2.0 * r * self.se * other.se
+        return Bounded(self.value - other.value, bounds, draws, math.sqrt(max(variance, 0.0)), math.nan)
 
     def negative(self) -> Bounded:
         """The estimate with the other sign."""
@@ -54,13 +60,7 @@ class Bounded:
             low, high = self.bounds(alpha)
             return -high, -low
 
-        return Bounded(-self.value, bounds, -self.draws)
-
-    @property
-    def se(self) -> float:
-        """Standard deviation over the resamples, NaN without any."""
-        defined = self.draws[np.isfinite(self.draws)]
-        return float(defined.std()) if len(defined) else float("nan")
+        return Bounded(-self.value, bounds, -self.draws, self.se, self.df)
 
 
 def bounded_margin_test(found: Bounded, margin: float, harmful: Harmful) -> MarginTest:

@@ -193,10 +193,12 @@ class _Part:
     columns: Ints
 
     def chosen(self, floor: float) -> tuple[Floats, Ints, Ints]:
-        """Return scores above the floor with the people on both sides."""
-        high = self.scores >= np.float32(floor)
-        row, column = np.nonzero(high if self.wanted is None else high & self.wanted)
-        return np.asarray(self.scores[row, column], np.float64), self.rows[row], self.columns[column]
+        """Return scores that round to the floor or above, with the people on both sides."""
+        near = self.scores >= np.float32(floor - 10.0**-DECIMALS)
+        row, column = np.nonzero(near if self.wanted is None else near & self.wanted)
+        scores = np.asarray(np.round(self.scores[row, column].astype(np.float64), DECIMALS), np.float64)
+        high = scores >= floor
+        return scores[high], self.rows[row[high]], self.columns[column[high]]
 
     def histogram(self) -> Ints:
         """Count scores by bin, shape (N_BINS,)."""

@@ -129,7 +129,7 @@ def acquisition_at_the_margin(draws: int, counts: tuple[int, ...] = (50, 100, 20
                 fate = rng.random(g)
                 before = (fate > 1 - regained).astype(float)
                 after = (fate < margin.margin + regained).astype(float)
-                change = acquisition_change(before, after, np.arange(g), margin)
+                change = acquisition_change([(before, after, np.arange(g))], margin)
                 passed += change.p_inside < LIMITS.alpha
             name = f"acquisition, {regained:.0%} regained: passes"
             rows.append(rate(name, g, passed, draws, LIMITS.alpha))

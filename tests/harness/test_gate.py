@@ -206,13 +206,21 @@ def test_below_the_minimum_is_inconclusive_whatever_the_change(tmp_path: Path) -
         assert words in result.summary
 
 
-def test_how_many_identities_would_decide(tmp_path: Path) -> None:
+def test_how_many_identities_would_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new, base = changed(tmp_path, -0.05, sd=0.2)
     (check,) = gate(new, base, policy(tmp_path)).checks
     z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
     assert check.identities_needed == int(np.ceil(0.2**2 * z**2 / 0.05**2))
     (check,) = gate(new, base, policy(tmp_path, planned_change=0.05)).checks
     assert check.identities_needed is None
+    (at_most, beyond) = (
+        call(
+            capsys, "gate", new, "--baseline", base, "--policy", policy(tmp_path, planned_change=planned)
+        ).out
+        for planned in (0.0, 0.05)
+    )
+    assert "none" in beyond
+    assert "none" not in at_most
     assert any("fresh identities" in note for note in gate(new, base, policy(tmp_path)).notes)
 
 
@@ -287,6 +295,65 @@ def test_pairs_that_tell_in_one_run_only_are_filled_in_the_worse_way(tmp_path: P
         assert (check.change.change, check.change.lost) == (0.0, 40)
         assert check.change.low < 0.0
         assert check.change.high > 0.2, "all forty may have failed"
+
+
+FTA = {"metric": "fta", "concept": "", "harmful": "higher"}
+
+
+def failing(folder: Path, count: int, n: int, **options: int) -> Path:
+    return write_deltas(folder, {("sunglasses", "WM"): with_failures(n, count)}, **options)
+
+
+def binomial(count: int, n: int) -> tuple[float, float]:
+    """Clopper and Pearson's interval of two one-sided 2.5 % bounds."""
+    found = stats.binomtest(count, n).proportion_ci(0.95)
+    return found.low, found.high
+
+
+def test_bounds_of_many_new_failures_are_where_the_verdict_is(tmp_path: Path) -> None:
+    base, new = failing(tmp_path / "a", 0, 30), failing(tmp_path / "b", 24, 30)
+    (check,) = gate(new, base, policy(tmp_path, {**FTA, "margin": 0.1})).checks
+    low, _ = binomial(24, 30)
+    _, regained = binomial(0, 30)
+    expected = 0.8 - np.hypot(0.8 - low, regained)
+    by_t = 0.8 - stats.t.ppf(0.975, 29) * np.sqrt(0.8 * 0.2 / 29)
+    assert check.change.low == pytest.approx(min(expected, by_t))
+    assert 0.1 < check.change.low < 0.8 < check.change.high <= 1.0
+    for margin, outcome in ((0.99 * check.change.low, "fail"), (1.01 * check.change.low, "inconclusive")):
+        assert gate(new, base, policy(tmp_path, {**FTA, "margin": margin})).outcome == outcome
+
+
+@pytest.mark.parametrize(("failures", "margin"), [(20, 0.7), (19, 0.8)])
+def test_a_large_margin_is_not_passed_by_few_identities(failures: int, margin: float, tmp_path: Path) -> None:
+    """Ten of ten identities, where a true share of the margin shows as many with p > .025."""
+    base, new = (failing(tmp_path / str(n), n, 20, per_identity=2) for n in (0, failures))
+    (check,) = gate(new, base, policy(tmp_path, {**FTA, "margin": margin})).checks
+    assert check.change.p_beyond >= margin**10 > 0.025
+    assert check.outcome == "inconclusive"
+
+
+def test_identities_are_those_that_both_runs_tell_of(tmp_path: Path) -> None:
+    deltas = spread(24, 0.3, 0.1)
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): deltas}, per_identity=2)
+    untold = deltas.copy()
+    untold[4:] = NAN
+    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): untold}, per_identity=2, reason="unreadable")
+    (check,) = gate(new, base, policy(tmp_path, {**FTA, "margin": 0.05}, min_pairs=2)).checks
+    assert (check.change.n_pairs, check.change.n_identities, check.change.lost) == (4, 2, 20)
+    assert "2 identities, the policy asks for" in check.reason
+    untold[:] = NAN
+    new = write_deltas(tmp_path / "c", {("sunglasses", "WM"): untold}, per_identity=2, reason="unreadable")
+    (check,) = gate(new, base, policy(tmp_path, {**FTA, "margin": 0.05})).checks
+    assert check.outcome == "not comparable"
+    assert np.isnan(check.change.se)
+
+
+def test_the_spread_given_is_the_one_of_the_wider_way_to_fill(tmp_path: Path) -> None:
+    base = failing(tmp_path / "a", 0, 40)
+    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): with_failures(40, 8)}, reason="unreadable")
+    (check,) = gate(new, base, policy(tmp_path, {**FTA, "margin": 0.05}, min_pairs=2)).checks
+    assert check.change.se == pytest.approx(np.sqrt(0.2 * 0.8 / 39))
+    assert check.change.df == pytest.approx(39)
 
 
 def test_lost_scores_do_not_pass_a_delta_rule(tmp_path: Path) -> None:

@@ -146,6 +146,36 @@ def test_a_difference_of_failures_to_acquire(tmp_path: Path) -> None:
     assert check.change.high == pytest.approx(np.sqrt(2) * (1 - 0.025 ** (1 / 200)))
 
 
+def test_a_difference_of_failures_says_how_many_identities_would_decide(tmp_path: Path) -> None:
+    def deltas(lost: int) -> np.ndarray:
+        values = spread(100, 0.3, 0.1)
+        values[:lost] = np.nan
+        return values
+
+    before = {("glasses", group): deltas(0) for group in ("WM", "BF")}
+    base = write_deltas(tmp_path / "a", before)
+    new = write_deltas(tmp_path / "b", {("glasses", "WM"): deltas(4), ("glasses", "BF"): deltas(10)})
+    rule = {"metric": "difference", "of": "fta", "group": ["WM", "BF"], "harmful": "higher", "margin": 0.1}
+    (check,) = held(new, base, tmp_path, **rule).checks
+    se = np.sqrt((0.04 * 0.96 + 0.1 * 0.9) / 99)
+    z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+    assert check.outcome == "inconclusive"
+    assert check.change.se == pytest.approx(se)
+    assert check.identities_needed == int(np.ceil(200 * (se * z / 0.1) ** 2))
+
+
+def test_bounds_are_no_narrower_than_the_standard_error_given(
+    base: Path, planted: Path, tmp_path: Path
+) -> None:
+    for metric in ("fnmr", "fmr"):
+        (check,) = held(planted, base, tmp_path, metric=metric, harmful="higher").checks
+        change = check.change
+        assert change.se > 0
+        half = stats.t.ppf(0.975, change.df) * change.se
+        assert change.high - change.change >= min(half, 1 - change.change) - 1e-12
+        assert change.change - change.low >= min(half, 1 + change.change) - 1e-12
+
+
 @pytest.mark.parametrize(
     ("damage", "outcome", "words"),
     [
@@ -241,6 +271,7 @@ def test_a_refused_threshold_is_inconclusive(tmp_path: Path) -> None:
     result = held(run, run, tmp_path, metric="fmr", harmful="higher")
     assert (result.outcome, result.exit_status) == ("inconclusive", 3)
     assert "the baseline has no threshold: refused: FMR 0.001 needs 246 identities a group" in result.summary
+    assert all(check.change.n_pairs and check.change.n_identities for check in result.checks)
 
 
 def test_pairs_lost_to_a_fault_do_not_pass(base: Path, tmp_path: Path) -> None:

@@ -320,6 +320,45 @@ def test_an_empty_similarity_is_a_non_match(tmp_path: Path, capsys: pytest.Captu
     assert genuine_errors("empty") == genuine_errors("whole") + 1
 
 
+def test_a_similarity_that_rounds_to_the_threshold_is_a_match_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = drawn_pairs(tmp_path, identities=4)
+    (tmp_path / "eye.py").write_text(TARGET, encoding="utf-8")
+    # .4999997 is .5 in six decimals, .4999994 is not.
+    for similarity, matches in ((49.99997, True), (49.99994, False)):
+        table = [
+            [*row[:2], 90 if row[0].split("-")[0] == row[1].split("-")[0] else similarity]
+            for row in complete_table(tmp_path, pairs)
+        ]
+        target = f"captured-comparisons:{write_comparisons(tmp_path / 'flat.csv', table)}"
+        out = tmp_path / str(similarity)
+        more = ("--set", "scale=100", "--match-threshold", 0.5)
+        assert call(capsys, "audit", pairs, "--target", target, "--out", out, *more).status == 0
+        rates = [
+            rate
+            for cell in recognition_of(out)["cells"]
+            for rate in (cell["before"], cell["after"])
+            if cell["metric"] == "fmr" and rate is not None
+        ]
+        assert len(rates) > 6
+        assert all(rate["errors"] == (rate["n"] if matches else 0) for rate in rates)
+
+
+def test_an_embedder_that_saw_no_picture_has_an_answer_for_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = drawn_pairs(tmp_path)
+    (tmp_path / "eye.py").write_text(TARGET, encoding="utf-8")
+    for picture in (tmp_path / "images").iterdir():
+        picture.write_bytes(b"no picture")
+    target, out = f"{tmp_path / 'eye.py'}:Eye", tmp_path / "run"
+    result = call(capsys, "audit", pairs, "--target", target, "--out", out, "--max-failures", 1)
+    assert result.status == 0, result.err
+    record = json.loads((out / "record.json").read_text(encoding="utf-8"))
+    assert {cell["status"] for cell in record["cells"]} == {"undefined"}
+
+
 def test_other_runs_have_no_error_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.harness.test_audit_scores import row, scores
 
