@@ -7,29 +7,34 @@ answers in the score cache. Filter and publication are cheap and run anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from filelock import FileLock, Timeout
 
 from dataset_builder.detect.attributes import attribute_detector, planned_cost, rule_order
 from dataset_builder.detect.distortion import load_distortion_model
 from dataset_builder.detect.evidence import Candidate, Detectors, gather
 from dataset_builder.filter import judge
+from dataset_builder.folder import BUILD_FILE, WORK_FOLDER
 from dataset_builder.making import Making, Share
 from dataset_builder.methods import editor, source_generator
 from dataset_builder.plan import Plan
-from dataset_builder.publish import BUILD_FILE, Judged, publish
+from dataset_builder.publish import Judged, publish
 from dataset_builder.recipe import Recipe, load_recipe
 from dataset_builder.schema.faces import SourceRequest
 from dataset_builder.schema.taxonomy import Taxonomy
+from dataset_builder.stages import RenderSource
 from dataset_builder.store import Store, StoredFace, read_faces
 from dataset_builder.workers import make_in_processes
 from targets.base.errors import InputError
 from targets.base.files import remove_leftovers
-from targets.base.text import shortlist
+from targets.base.text import counted, shortlist
+from targets.cache import forget_unpinned
 
-WORK_FOLDER = ".build"
 SOURCES_FILE, CANDIDATES_FILE = "sources.parquet", "candidates.parquet"
 
 
@@ -95,23 +100,25 @@ class Build:
         """Build and publish the dataset.
 
         Raises:
-            InputError: bad recipe, missing file, a detector that doesn't fit.
+            InputError: bad recipe, missing file, a detector that doesn't fit, another build at work.
         """
         recipe, taxonomy = load_recipe(self.path)
         refuse_foreign(self.out)
         detectors = self._detectors(recipe, taxonomy)
-        faces = None if self.prebuilt is None else self._prebuilt(self.prebuilt, recipe)
+        faces = None if self.prebuilt is None else self._prebuilt(self.prebuilt, recipe, taxonomy)
         claim(self.out)
-        remove_leftovers(self.out)
         used: dict[str, str] = {}
-        if faces is None:
-            making = self._making(recipe, taxonomy)
-            faces = self._made(making)
-            used |= making.generator.detectors()
-        sources, transformed = faces
-        judged = self._judge(recipe, taxonomy, detectors, sources, transformed)
-        used |= detectors.targets_used()
-        publish(self.out, recipe, taxonomy, sources, judged, used)
+        with alone(self.out):
+            remove_leftovers(self.out)
+            if faces is None:
+                making = self._making(recipe, taxonomy)
+                faces = self._made(making)
+                used |= making.generator.detectors()
+            sources, transformed = faces
+            judged = self._judge(recipe, taxonomy, detectors, sources, transformed)
+            used |= detectors.targets_used()
+            publish(self.out, recipe, taxonomy, sources, judged, used)
+            forget_unpinned(self._scores)
         costs = detectors.attributes.summary() if detectors.attributes else []
         return Built(self.out, judged, used, tuple(costs))
 
@@ -142,23 +149,29 @@ class Build:
             self.show_progress,
         )
 
-    def _prebuilt(self, folder: Path, recipe: Recipe) -> tuple[list[StoredFace], list[StoredFace]]:
+    def _prebuilt(
+        self, folder: Path, recipe: Recipe, taxonomy: Taxonomy
+    ) -> tuple[list[StoredFace], list[StoredFace]]:
         for name in (SOURCES_FILE, CANDIDATES_FILE):
             if not (folder / name).is_file():
                 raise InputError(
                     f"{folder} must hold {SOURCES_FILE} and {CANDIDATES_FILE}; {name} is missing"
                 )
-        sources = limited(read_faces(folder / SOURCES_FILE), self.limit)
-        known = {face.sha256 for face in sources}
-        transformed = [face for face in read_faces(folder / CANDIDATES_FILE) if face.source_sha256 in known]
-        named = recipe.edit.attributes
-        others = sorted({face.attribute for face in transformed}.difference(named))
-        if others:
+        sources, transformed = (read_faces(folder / name) for name in (SOURCES_FILE, CANDIDATES_FILE))
+        obstacle = _of_another_recipe(recipe, taxonomy, sources, transformed)
+        if obstacle:
             raise InputError(
-                f"{folder / CANDIDATES_FILE} holds {shortlist(others)}, which edit.attributes of {self.path} "
-                f"doesn't name ({shortlist(named)}); build from the recipe that the candidates were made from"
+                f"{folder} is not of {self.path}: it {obstacle}; build from the recipe that the candidates "
+                "were made from"
             )
-        return sources, transformed
+        chosen = limited(sources, self.limit)
+        known = {face.key for face in chosen}
+        return chosen, [face for face in transformed if face.source_key in known]
+
+    @property
+    def _scores(self) -> Path:
+        """Folder of the detectors' cached scores."""
+        return self.out / WORK_FOLDER / "scores"
 
     def _detectors(self, recipe: Recipe, taxonomy: Taxonomy) -> Detectors:
         name = recipe.detect.distortion
@@ -182,11 +195,10 @@ class Build:
         sources: Sequence[StoredFace],
         transformed: Sequence[StoredFace],
     ) -> list[Judged]:
-        by_digest = {face.sha256: face for face in sources}
-        pairs = [(by_digest[face.source_sha256], face) for face in transformed]
+        by_key = {face.key: face for face in sources}
+        pairs = [(by_key[face.source_key], face) for face in transformed]
         candidates = [_candidate(source, face) for source, face in pairs]
-        cache = self.out / WORK_FOLDER / "scores"
-        evidence, distortion = gather(candidates, detectors, cache, show_progress=self.show_progress)
+        evidence, distortion = gather(candidates, detectors, self._scores, show_progress=self.show_progress)
         return [
             Judged(source, face, item, judge(item, taxonomy, recipe.filter), score)
             for (source, face), item, score in zip(pairs, evidence, distortion, strict=True)
@@ -215,6 +227,49 @@ def claim(out: Path) -> None:
     """
     refuse_foreign(out)
     (out / WORK_FOLDER).mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Be the only build that publishes into a folder.
+
+    Raises:
+        InputError: another one is at work there.
+    """
+    try:
+        with FileLock(out / WORK_FOLDER / "lock", timeout=0):
+            yield
+    except Timeout:
+        raise InputError(
+            f"another build is at work in {out}: wait until it has ended, or name another --out"
+        ) from None
+
+
+def _of_another_recipe(
+    recipe: Recipe, taxonomy: Taxonomy, sources: Sequence[StoredFace], transformed: Sequence[StoredFace]
+) -> str:
+    """What shows that faces were not made from a recipe; empty where nothing does."""
+    named, found = recipe.edit.attributes, {face.attribute for face in transformed}
+    if others := sorted(found.difference(named)):
+        return f"holds {shortlist(others)}, which edit.attributes doesn't name ({shortlist(named)})"
+    if missing := [name for name in named if name not in found]:
+        return f"holds no {shortlist(missing)}, which edit.attributes names"
+    if others := sorted({face.demographic for face in sources}.difference(taxonomy.groups)):
+        return f"holds faces of {shortlist(others)}, which are no groups of taxonomy '{recipe.taxonomy}'"
+    if isinstance(recipe.source, RenderSource):
+        expected = set(range(recipe.source.variations))
+        made: dict[tuple[str, str], set[int]] = {}
+        for face in sources:
+            made.setdefault((face.demographic, face.identity), set()).add(face.variation)
+        for (_, identity), variations in made.items():
+            if variations != expected:
+                return (
+                    f"holds {counted(len(variations), 'variation')} of {identity}, where source.variations "
+                    f"says {len(expected)} (numbered from 0)"
+                )
+    known = {face.key for face in sources}
+    orphans = sum(face.source_key not in known for face in transformed)
+    return f"holds no source face of {counted(orphans, 'candidate')}" if orphans else ""
 
 
 def _candidate(source: StoredFace, transformed: StoredFace) -> Candidate:

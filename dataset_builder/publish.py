@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dataset_builder.card import CONFIGS, card_text
 from dataset_builder.filtering import Weighed, filtering_text
+from dataset_builder.folder import BUILD_FILE, CARD_FILE
 from dataset_builder.funnel import Decided, funnel
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.faces import label_in_dataset
@@ -28,7 +29,6 @@ from targets.base.files import write_json, write_parquet, write_text
 from targets.base.hashing import canonical_json, file_digest
 
 ROWS_PER_SHARD = 1000
-BUILD_FILE = "build.json"
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,14 @@ def publish(
         if item.pair_id in seen:
             raise InputError(f"pair id {item.pair_id} occurs twice: an identity's variations must differ")
         seen.add(item.pair_id)
-    (out / "README.md").unlink(missing_ok=True)
     kept = [item for item in judged if item.verdict.kept]
-    kinds = _features(taxonomy)
-    _write(out, "pairs", kinds["pairs"], (_pair_row(item, taxonomy) for item in kept))
-    _write(out, "sources", kinds["sources"], (_face_row(face, taxonomy) for face in sources))
-    _write(out, "candidates", kinds["candidates"], (_candidate_row(item, taxonomy) for item in judged))
-    _write(out, "verdicts", kinds["verdicts"], (_verdict_row(item, taxonomy) for item in judged))
+    rows: dict[str, Iterator[dict[str, Any]]] = {
+        "pairs": (_pair_row(item, taxonomy) for item in kept),
+        "sources": (_face_row(face, taxonomy) for face in sources),
+        "candidates": (_candidate_row(item, taxonomy) for item in judged),
+        "verdicts": (_verdict_row(item, taxonomy) for item in judged),
+    }
+    _replace(out, _features(taxonomy), rows)
     attributes = [name for name in taxonomy.attributes if name in recipe.edit.attributes]
     cells = funnel([item.decided() for item in judged], attributes, list(taxonomy.groups))
     write_json(
@@ -109,7 +110,7 @@ def publish(
         n_kept=len(kept),
         filtering=filtering,
     )
-    write_text(out / "README.md", text)
+    write_text(out / CARD_FILE, text)
 
 
 def _features(taxonomy: Taxonomy) -> dict[str, Any]:
@@ -173,20 +174,31 @@ def _features(taxonomy: Taxonomy) -> dict[str, Any]:
     }
 
 
-def _write(out: Path, config: str, features: Any, rows: Iterator[dict[str, Any]]) -> None:
-    """Write one config's shards beside the old ones, then put them in their place."""
-    fresh = out / f".{config}.new"
+def _replace(out: Path, features: Mapping[str, Any], rows: Mapping[str, Iterator[dict[str, Any]]]) -> None:
+    """Write all configs beside the old ones, then put them in their place; meanwhile there is no card."""
+    fresh = out / ".new"
     shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        for config, some in rows.items():
+            _write(fresh / config, features[config], some)
+        (out / CARD_FILE).unlink(missing_ok=True)
+        for config in rows:
+            shutil.rmtree(out / config, ignore_errors=True)
+            (fresh / config).rename(out / config)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _write(folder: Path, features: Any, rows: Iterator[dict[str, Any]]) -> None:
+    """Write the shards of one config."""
     for number, batch in enumerate(_shards(rows)):
         encoded = [features.encode_example(row) for row in batch]
         table = pa.Table.from_pylist(encoded, schema=features.arrow_schema)
-        shard = fresh / f"train-{number:05d}.parquet"
+        shard = folder / f"train-{number:05d}.parquet"
         write_parquet(shard, table)
         # The datasets library keeps what it has read under the names that the card lists: other rows need
         # other names.
         shard.rename(shard.with_stem(f"{shard.stem}-{file_digest(shard)[:16]}"))
-    shutil.rmtree(out / config, ignore_errors=True)
-    fresh.rename(out / config)
 
 
 def _shards(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataset_builder.folder import BUILD_FILE, refuse_unfinished
 from dataset_builder.funnel import Decided
-from dataset_builder.publish import BUILD_FILE
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.taxonomy import Taxonomy, load_taxonomy
 from targets.base.config import validated
@@ -27,7 +27,7 @@ def read_config(dataset: Path, config: str, columns: Sequence[str] | None = None
         columns: which of them; None for all.
 
     Raises:
-        InputError: no such config, or not as ``build`` writes it.
+        InputError: no such config, not as ``build`` writes it, or not published to the end.
     """
     table = _table(dataset, config, columns)
     names = _class_names(table.schema)
@@ -40,6 +40,7 @@ def read_config(dataset: Path, config: str, columns: Sequence[str] | None = None
 
 
 def _table(dataset: Path, config: str, columns: Sequence[str] | None) -> pa.Table:
+    refuse_unfinished(dataset)
     shards = sorted((dataset / config).glob("*.parquet"))
     if not shards:
         raise InputError(f"{dataset} is no built dataset: it has no config '{config}'")
@@ -85,6 +86,7 @@ def read_build(dataset: Path, taxonomy: str | None = None) -> tuple[Recipe, Taxo
     Raises:
         InputError: no such file, or another taxonomy than the one it was built with.
     """
+    refuse_unfinished(dataset)
     path = dataset / BUILD_FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

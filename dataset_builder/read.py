@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataset_builder.folder import refuse_unfinished
 from targets.base.errors import InputError
 from targets.base.tables import ObjectArray
 from targets.base.text import shortlist
@@ -76,11 +77,13 @@ def read_config(path: str, name: str) -> Config | None:
         name: of the config.
 
     Raises:
-        InputError: neither a directory nor a dataset on the hub, or files that can't be read.
+        InputError: neither a directory nor a dataset on the hub, files that can't be read, or a build that
+            has not published them to the end.
     """
     directory = Path(path)
     if not directory.is_dir():
         return _from_hub(path, name)
+    refuse_unfinished(directory)
     files = _files(directory, name)
     return _from_files(path, name, files) if files else None
 

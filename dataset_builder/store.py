@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builder.schema.faces import Face
+from dataset_builder.schema.verdict import LABELS
 from targets.base.errors import InputError
 from targets.base.files import write_parquet
 from targets.base.hashing import canonical_json, settings_digest
+from targets.base.text import shortlist
 from targets.scoring import PictureRef
 
 FACE_SCHEMA = pa.schema(
@@ -35,6 +38,10 @@ FACE_SCHEMA = pa.schema(
     ]
 )
 _FACTS = [name for name in FACE_SCHEMA.names if name != "picture"]
+
+
+SourceKey = tuple[str, str, str, int]
+"""Digest, group, identity and variation of a source face."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,28 @@ class StoredFace:
     provenance: str
     fault: str
 
+    @property
+    def key(self) -> SourceKey:
+        """Which source face it is; two may have the same bytes."""
+        return self.sha256, self.demographic, self.identity, self.variation
+
+    @property
+    def source_key(self) -> SourceKey:
+        """Which source face it was made from."""
+        return self.source_sha256, self.demographic, self.identity, self.variation
+
     def read(self) -> bytes:
-        """The encoded bytes of the picture."""
-        picture: bytes = _pictures(self.shard)[self.row].as_py()
+        """The encoded bytes of the picture.
+
+        Raises:
+            InputError: they are not those of ``sha256``.
+        """
+        picture: bytes | None = _pictures(self.shard)[self.row].as_py()
+        if picture is None or hashlib.sha256(picture).hexdigest() != self.sha256:
+            raise InputError(
+                f"{self.shard} is damaged: the picture in row {self.row + 1} is not the one of its sha256; "
+                "delete the file to make it anew"
+            )
         return picture
 
     def ref(self) -> PictureRef:
@@ -139,13 +165,39 @@ def read_faces(shard: Path) -> list[StoredFace]:
     """The faces in one parquet file, without their bytes, in order.
 
     Raises:
-        InputError: not a parquet file, or without these columns.
+        InputError: not a parquet file, without these columns, or with a cell that no face has.
     """
     try:
-        rows = pq.read_table(shard, columns=_FACTS).to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
+        there = pq.read_schema(shard).names
+        if missing := [name for name in FACE_SCHEMA.names if name not in there]:
+            raise InputError(f"{shard} can't be read as faces: it has no column {shortlist(missing)}")
+        table = pq.read_table(shard, columns=_FACTS)
+        rows = table.cast(pa.schema([FACE_SCHEMA.field(name) for name in _FACTS])).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise InputError(f"{shard} can't be read as faces ({error}); delete it to make it anew") from None
-    return [
-        StoredFace(shard=shard, row=index, **{**row, "labels": json.loads(row["labels"])})
-        for index, row in enumerate(rows)
-    ]
+    return [_stored(shard, index, row) for index, row in enumerate(rows)]
+
+
+def _stored(shard: Path, index: int, row: dict[str, Any]) -> StoredFace:
+    place = f"{shard}, row {index + 1}"
+    for name in _FACTS:
+        if row[name] is None and name != "age":
+            raise InputError(f"{place}: a face must have {name}, but the cell is empty")
+    if row["variation"] < 0:
+        raise InputError(f"{place}: a variation must be at least 0, got {row['variation']}")
+    labels = _json_object(row["labels"], f"{place}: labels")
+    _json_object(row["provenance"], f"{place}: provenance")
+    for name, label in {**labels, "distorted": row["distorted"]}.items():
+        if label not in LABELS:
+            raise InputError(f"{place}: '{name}' must be one of {shortlist(LABELS)}, got {label!r}")
+    return StoredFace(shard=shard, row=index, **{**row, "labels": labels})
+
+
+def _json_object(text: str, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{what} must be a JSON object ({error})") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{what} must be a JSON object, got {text[:40]}")
+    return value

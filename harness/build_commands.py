@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from dataset_builder.contact_sheet import write_contact_sheet
+from dataset_builder.folder import WORK_FOLDER
 from dataset_builder.making import read_share
-from dataset_builder.pipeline import WORK_FOLDER, Build
+from dataset_builder.pipeline import Build
 from dataset_builder.recipe import find_recipe
 from harness.demo import print_built
 from harness.terminal import console

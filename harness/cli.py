@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from dataset_builder.detect.training import in_words, load_labelled, train
-from dataset_builder.pipeline import WORK_FOLDER
+from dataset_builder.folder import WORK_FOLDER
 from dataset_builder.schema.taxonomy import load_taxonomy
 from harness.analysis import Options, make_record
 from harness.audit import Asking, audit_pairs
@@ -267,6 +267,12 @@ def main() -> None:
     except FacedeltaError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_status)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # A full disk, a folder that may not be written: nothing that a traceback would say better.
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(FacedeltaError.exit_status)
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError) or _nobody_reads():
             sys.exit(CLOSED_PIPE)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dataset_builder.pipeline import WORK_FOLDER, Build, Built
+from dataset_builder.folder import WORK_FOLDER
+from dataset_builder.pipeline import Build, Built
 from dataset_builder.recipe import find_recipe
 from harness.analysis import Options
 from harness.audit import Asking, audit_pairs

@@ -25,7 +25,7 @@ from dataset_builder.detect.evaluation import (
 from dataset_builder.detect.labels import FacePair, PairLabeller
 from dataset_builder.detect.settings import Clip, Vlm, load_detector
 from dataset_builder.detect.tuning import judged_faces, tune, untunable
-from dataset_builder.pipeline import WORK_FOLDER
+from dataset_builder.folder import WORK_FOLDER
 from dataset_builder.published import read_build
 from dataset_builder.schema.taxonomy import Taxonomy
 from targets.base.errors import InputError

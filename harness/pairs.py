@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dataset_builder.publish import BUILD_FILE
+from dataset_builder.folder import BUILD_FILE
 from dataset_builder.read import Config, read_config
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,3 +95,13 @@ class ScoreCache:
         write_parquet(self.directory / f"{secrets.token_hex(8)}.parquet", table)
         self._unsaved.clear()
         self._saved_at = time.monotonic()
+
+
+def forget_unpinned(root: Path) -> None:
+    """Remove the caches under ``root`` of targets without digests of their weights.
+
+    A later run could otherwise take the scores of another model for its own.
+    """
+    for key in root.glob("*/key.json"):
+        if not json.loads(key.read_text(encoding="utf-8"))["weights"]:
+            shutil.rmtree(key.parent)

@@ -107,6 +107,7 @@ licence = "cc0-1.0"
 [source]
 method = "render"
 seeds = "none.toml"
+variations = 1
 
 [edit]
 method = "render"

@@ -88,7 +88,7 @@ def test_candidates_of_another_recipe_are_refused(
     recipe, out = write_recipe(tmp_path, ["smile"]), tmp_path / "other"
     result = call(capsys, "build", recipe, "--out", out, "--candidates", tmp_path, "--no-progress")
     assert result.status == 2
-    assert "holds glasses, which edit.attributes of" in result.err
+    assert "holds glasses, which edit.attributes doesn't name (smile)" in result.err
     assert not out.exists()
 
 
