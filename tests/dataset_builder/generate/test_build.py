@@ -297,6 +297,16 @@ unknown = "accept"
     assert len(candidates) == 3
     assert json.loads(candidates[0]["provenance"])["prompt"] == "make the person wear glasses"
 
+    # The same picture under another name is the same, and so is what is made of it.
+    before = {config: rows(tmp_path / "out", config)[:3] for config in ("sources", "candidates", "pairs")}
+    (tmp_path / "0.png").rename(tmp_path / "zero.png")
+    (tmp_path / "photos.csv").write_text("\n".join(lines).replace("0.png", "zero.png"), encoding="utf-8")
+    for folder in ("out", "fresh"):
+        with pytest.warns(UserWarning, match="no GPU"):
+            assert call(capsys, "build", recipe, "--out", tmp_path / folder).status == 0
+        assert {config: rows(tmp_path / folder, config)[:3] for config in before} == before
+    lines = [line.replace("0.png", "zero.png") for line in lines]
+
     # The sources of a built dataset are photos, too; what had a fault is left out.
     changed(recipe, "", ('"photos.csv"', '"out"'))
     with pytest.warns(UserWarning, match="no GPU"):
