@@ -67,6 +67,8 @@ class Answers:
         self.status = settings.get("status")
         self.sleep = settings.get("sleep", 1.0)
         self.lose = settings.get("lose", 0)
+        # Said in place of the true counts; null for no counts at all.
+        self.usage = settings.get("usage", {})
         truth = settings.get("truth")
         self.truth = json.loads(Path(truth).read_text(encoding="utf-8")) if truth else None
         self.pictures = 0
@@ -146,7 +148,8 @@ class Answers:
             return 400, {"error": error}, fault
         if fault == "no_choices":
             return 200, {"id": "x", "choices": []}, fault
-        usage = {"prompt_tokens": tokens, "completion_tokens": len(text) // 4}
+        counts = {"prompt_tokens": tokens, "completion_tokens": len(text) // 4}
+        usage = None if self.usage is None else {**counts, **self.usage}
         choice = {"index": 0, "message": message, "finish_reason": finish}
         return 200, {"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}, fault
 

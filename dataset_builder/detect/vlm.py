@@ -21,14 +21,14 @@ from typing import Any
 from dataset_builder.detect.labels import FaceLabels, FacePair, GoesOn, PairLabels
 from dataset_builder.detect.settings import Vlm
 from dataset_builder.detect.vlm_answers import WORTH_ASKING_AGAIN, FaceAnswer, Reason, unanswered
-from dataset_builder.detect.vlm_batch import Batches
+from dataset_builder.detect.vlm_batch import Batches, dollars_under_way
 from dataset_builder.detect.vlm_budget import Budget
 from dataset_builder.detect.vlm_examples import choose_examples, load_examples
 from dataset_builder.detect.vlm_jobs import Channel, Job, Unit
 from dataset_builder.detect.vlm_online import Online
 from dataset_builder.detect.vlm_prompt import PROMPT_VERSION, Question
 from dataset_builder.detect.vlm_server import Server
-from dataset_builder.detect.vlm_store import AnswerStore, Known, Tally
+from dataset_builder.detect.vlm_store import AnswerStore, Known, Tally, tally_of_others
 from targets.base.errors import InputError
 from targets.base.hashing import settings_digest
 from targets.base.text import counted
@@ -47,6 +47,7 @@ _ANSWER_SETTINGS = {
     "max_tokens",
     "strict_schema",
 }
+BATCHES_FOLDER = "batches"
 _FILTERED: frozenset[Reason] = frozenset({"refusal", "content_filter"})
 
 # (name of a store, key of a unit) -> why it has no answer
@@ -89,8 +90,8 @@ class VlmDetector:
         self._budget = Budget(
             settings.budget, _times(settings.price_input, discount), _times(settings.price_output, discount)
         )
-        kept = self.tally()
-        self._budget.spend(kept.tokens_in, kept.tokens_out)
+        self._budget.spent = self._dollars(self.tally())
+        self._count_others()
 
     def labels_of(self, faces: Sequence[PictureRef]) -> dict[str, FaceLabels]:
         """Name of the picture -> its labels; what is kept is not asked again.
@@ -142,13 +143,25 @@ class VlmDetector:
                 self._channel = self._connect()
                 self._channel.recover(stores)
                 continue
+            # Another detector of the same build may have bought since.
+            self._count_others()
             self._failed |= self._channel.send(jobs)
         self._check_failures(units)
+
+    def _count_others(self) -> None:
+        """Hold against the budget what other questions took in this folder."""
+        if self._budget.limit is not None:
+            others = tally_of_others(self._root, [store for _, store in self._asked])
+            self._budget.elsewhere = self._dollars(others) + dollars_under_way(self._root / BATCHES_FOLDER)
+
+    def _dollars(self, tally: Tally) -> float:
+        """What answers cost; those kept without dollars count at today's prices."""
+        return tally.dollars + self._budget.cost(tally.unpriced_in, tally.unpriced_out)
 
     def _connect(self) -> Channel:
         server = Server(self._settings)
         if self._settings.mode == "batch":
-            folder = self._root / "batches"
+            folder = self._root / BATCHES_FOLDER
             return Batches(self._settings, server, self._budget, folder, show_progress=self._show_progress)
         return Online(self._settings, server, self._budget, show_progress=self._show_progress)
 
@@ -209,7 +222,7 @@ class VlmDetector:
             )
 
     def tally(self) -> Tally:
-        """What all kept answers took, earlier runs in the same folder included."""
+        """What all kept answers to these questions took, earlier runs in the same folder included."""
         total = Tally()
         for _, store in self._asked:
             total.add(store.tally)
@@ -242,7 +255,9 @@ class VlmDetector:
         if self._budget.price_input is None or self._budget.price_output is None:
             return ", no prices given"
         limit = "" if self._budget.limit is None else f" of a budget of ${self._budget.limit:g}"
-        return f", ${self._budget.spent:.4f}{limit}"
+        others = self._budget.elsewhere
+        beside = f", beside ${others:.4f} for other questions in this folder" if others else ""
+        return f", ${self._budget.spent:.4f}{limit}{beside}"
 
 
 def _questions(settings: Vlm, phrases: Mapping[str, str], folder: Path) -> list[Question]:

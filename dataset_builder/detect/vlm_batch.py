@@ -134,7 +134,8 @@ class Batches:
         """Upload and start one batch; its state file says what was asked before and after."""
         tag = settings_digest({"jobs": [job.name for job in chunk]})[:32]
         path = self._folder / f"{tag}.json"
-        state: dict[str, Any] = {"batch_id": None, "jobs": _entries(chunk)}
+        most = sum(self._budget.most(job.estimate, self._settings.max_tokens) for job in chunk)
+        state: dict[str, Any] = {"batch_id": None, "most": most, "jobs": _entries(chunk)}
         write_json(path, state)
         client = self._server.client
         content = ("requests.jsonl", b"\n".join(lines) + b"\n")
@@ -187,11 +188,19 @@ class Batches:
                 entry["attempt"],
                 exchange,
                 entry["estimate"],
+                self._budget,
             )
             stores[entry["store"]].add(bought)
             self._budget.spend(bought.tokens_in, bought.tokens_out, entry["estimate"])
             answered.add(name)
         return answered
+
+
+def dollars_under_way(folder: Path) -> float:
+    """Dollars that the batches which were sent and not yet collected can cost at most."""
+    states = (json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json"))
+    # Not in states that were written before prices were.
+    return sum(float(state.get("most", 0.0)) for state in states)
 
 
 def _entries(jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,8 @@ class Budget:
     Attributes:
         limit: never passed; None for no limit.
         price_input, price_output: dollars a million tokens; None where unknown.
-        spent: so far, earlier runs included.
+        spent: so far on the questions of this run, by earlier runs too.
+        elsewhere: dollars that other questions took or can still take in the same folder.
         reserved: for requests that have no answer yet, the most they can cost.
         largest_ratio: most tokens of a question over their estimate, as answers came in.
     """
@@ -30,6 +31,7 @@ class Budget:
     price_input: float | None
     price_output: float | None
     spent: float = 0.0
+    elsewhere: float = 0.0
     reserved: float = 0.0
     largest_ratio: float = 1.0
     _on_its_way: int = 0
@@ -39,18 +41,24 @@ class Budget:
         """Dollars of so many tokens; 0 where prices are unknown."""
         return ((self.price_input or 0) * tokens_in + (self.price_output or 0) * tokens_out) / MILLION
 
+    def price(self, tokens_in: int, tokens_out: int) -> float | None:
+        """Dollars of so many tokens; None where a price is unknown."""
+        known = self.price_input is not None and self.price_output is not None
+        return self.cost(tokens_in, tokens_out) if known else None
+
     def most(self, estimated_in: int, most_out: int) -> float:
         """Dollars a request can cost at most."""
         return self.cost(estimated_in * self.largest_ratio, most_out)
 
     def headroom(self) -> float | None:
         """Dollars that are neither spent nor reserved; None without a limit."""
-        return None if self.limit is None else self.limit - self.spent - self.reserved
+        return None if self.limit is None else self.limit - self.spent - self.elsewhere - self.reserved
 
     def error(self) -> BudgetError:
         """The line that says why it stops and how to go on."""
+        spent = self.spent + self.elsewhere
         return BudgetError(
-            f"the next request could pass the budget of ${self.limit:g}, of which ${self.spent:.4f} is "
+            f"the next request could pass the budget of ${self.limit:g}, of which ${spent:.4f} is "
             "spent; all answers are kept, and the same command with a larger --budget goes on"
         )
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from dataset_builder.detect.settings import Vlm
 from dataset_builder.detect.vlm_answers import Reason, parse_reply, unanswered
+from dataset_builder.detect.vlm_budget import Budget
 from dataset_builder.detect.vlm_prompt import Question
 from dataset_builder.detect.vlm_server import Exchange
 from dataset_builder.detect.vlm_store import AnswerStore, Bought, request_name
@@ -72,11 +73,11 @@ class Job:
             request["seed"] = settings.seed
         return request
 
-    def keep(self, exchange: Exchange) -> Bought:
-        """Put what was answered in its store, on disk before this returns."""
+    def keep(self, exchange: Exchange, budget: Budget) -> Bought:
+        """Put what was answered in its store with what it cost, on disk before this returns."""
         sizes = [len(unit.faces) for unit in self.units]
         bought = bought_of(
-            self.keys, sizes, list(self.question.phrases), self.attempt, exchange, self.estimate
+            self.keys, sizes, list(self.question.phrases), self.attempt, exchange, self.estimate, budget
         )
         self.store.add(bought)
         return bought
@@ -89,6 +90,7 @@ def bought_of(
     attempt: int,
     exchange: Exchange,
     estimate: int,
+    budget: Budget,
 ) -> Bought:
     """What an exchange says about units of the given numbers of faces.
 
@@ -100,13 +102,16 @@ def bought_of(
         flat = parse_reply(exchange.reply, attributes, sum(sizes))
     parts = iter(flat)
     assumed = 0 if exchange.reply is None else estimate
+    tokens_in = assumed if exchange.tokens_in is None else exchange.tokens_in
+    tokens_out = exchange.tokens_out or 0
     return Bought(
         units=tuple(units),
         answers=tuple(tuple(next(parts) for _ in range(size)) for size in sizes),
         attempt=attempt,
-        tokens_in=assumed if exchange.tokens_in is None else exchange.tokens_in,
-        tokens_out=exchange.tokens_out or 0,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
         resent=exchange.resent,
+        dollars=budget.price(tokens_in, tokens_out),
     )
 
 

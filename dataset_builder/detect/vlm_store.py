@@ -28,6 +28,7 @@ class Bought:
         attempt: 0 for the first question about these units.
         tokens_in, tokens_out: as the server counts them, or estimated where it doesn't.
         resent: how often the request was sent again before it was answered.
+        dollars: at the prices of the run that bought it; None where those are unknown.
     """
 
     units: tuple[str, ...]
@@ -36,6 +37,7 @@ class Bought:
     tokens_in: int
     tokens_out: int
     resent: int
+    dollars: float | None
 
     @property
     def name(self) -> str:
@@ -59,7 +61,12 @@ class Known:
 
 @dataclass
 class Tally:
-    """What the answers took."""
+    """What the answers took.
+
+    Attributes:
+        dollars: of the answers that were bought at known prices.
+        unpriced_in, unpriced_out: tokens of all others.
+    """
 
     requests: int = 0
     resent: int = 0
@@ -67,6 +74,9 @@ class Tally:
     faces: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    dollars: float = 0.0
+    unpriced_in: int = 0
+    unpriced_out: int = 0
 
     def count(self, bought: Bought) -> None:
         """Count one reply."""
@@ -76,6 +86,11 @@ class Tally:
         self.tokens_in += bought.tokens_in
         self.tokens_out += bought.tokens_out
         self.faces += sum(map(len, bought.answers))
+        if bought.dollars is None:
+            self.unpriced_in += bought.tokens_in
+            self.unpriced_out += bought.tokens_out
+        else:
+            self.dollars += bought.dollars
 
     def add(self, other: Tally) -> None:
         """Add another tally."""
@@ -85,6 +100,9 @@ class Tally:
         self.faces += other.faces
         self.tokens_in += other.tokens_in
         self.tokens_out += other.tokens_out
+        self.dollars += other.dollars
+        self.unpriced_in += other.unpriced_in
+        self.unpriced_out += other.unpriced_out
 
 
 class AnswerStore:
@@ -125,6 +143,20 @@ class AnswerStore:
             self.known[unit] = Known(merged, attempts, len(bought.units))
 
 
+def tally_of_others(root: Path, own: Iterable[AnswerStore]) -> Tally:
+    """What all other stores under ``root`` took.
+
+    Raises:
+        InputError: a kept answer that can't be read.
+    """
+    known = {store.directory for store in own}
+    total = Tally()
+    for path in root.glob("*/*/*.json"):
+        if path.parent.parent not in known:
+            total.count(_bought(path))
+    return total
+
+
 def _usable(answer: FaceAnswer) -> bool:
     return any(label != "unknown" for label in answer.labels.values())
 
@@ -136,6 +168,7 @@ def _as_json(bought: Bought) -> dict[str, Any]:
         "tokens_in": bought.tokens_in,
         "tokens_out": bought.tokens_out,
         "resent": bought.resent,
+        "dollars": bought.dollars,
         "answers": [
             [{"labels": dict(face.labels), "reasons": dict(face.reasons)} for face in unit]
             for unit in bought.answers
@@ -156,6 +189,8 @@ def _bought(path: Path) -> Bought:
             tokens_in=data["tokens_in"],
             tokens_out=data["tokens_out"],
             resent=data["resent"],
+            # Not in answers that were kept before prices were.
+            dollars=data.get("dollars"),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"the kept answer {path} can't be read ({error}); delete that file") from None

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from targets.base.errors import InputError
 from targets.scoring import PictureRef
 from tests.coded import PAPER, PRESENCE, coded_face, drawn, labels, write_candidates, write_recipe
 from tests.openai_server import ALWAYS, ONCE, Running, running
-from tests.support import FACEDELTA, call, command
+from tests.support import FACEDELTA, ROOT, call, command
 
 pytest.importorskip("openai", reason="the extra 'vlm' is not installed")
 
@@ -263,6 +264,65 @@ def test_a_budget_holds_where_the_estimate_is_too_low(
     assert (tokens[0] * 2.5 + tokens[1] * 10) / 1e6 <= 0.1
 
 
+OTHER_WORDS: tuple[dict[str, str], ...] = ({}, {"glasses": "spectacles"}, {"glasses": "specs"})
+
+
+def cost(server: Running, price_input: float = 2.5, price_output: float = 10.0) -> float:
+    """Dollars by the server's own count."""
+    tokens = server.stats()["tokens"]
+    return float(tokens[0] * price_input + tokens[1] * price_output) / 1e6
+
+
+def test_a_budget_is_for_all_questions_in_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coded_candidates(tmp_path)
+    arguments = ("--out", tmp_path / "out", "--candidates", tmp_path, "--no-progress", "--budget", 0.05)
+    with running() as server:
+        for words in OTHER_WORDS:
+            listed = ", ".join(f'{name} = "{text}"' for name, text in words.items())
+            text = BUILD.format(url=server.base_url, form="ours", audit=0) + f"phrases = {{ {listed} }}\n"
+            result = call(capsys, "build", write_recipe(tmp_path, EDITS, text), *arguments)
+            assert result.status == 2
+            assert f"${cost(server):.4f} is spent" in result.err
+        assert 0.02 < cost(server) <= 0.05
+
+
+def test_several_detectors_in_one_folder_share_the_budget(tmp_path: Path) -> None:
+    with running() as server:
+        settings = [vlm(server, budget=0.1, phrases=words) for words in OTHER_WORDS]
+        # All are opened before one of them asks, as a choice of detectors does.
+        for found in [detector(item, tmp_path) for item in settings]:
+            with pytest.raises(InputError, match="could pass the budget"):
+                found.detector.labels_of(faces(200))
+        assert 0.05 < cost(server) <= 0.1
+
+
+def test_an_answer_costs_what_was_paid_for_it(tmp_path: Path) -> None:
+    with running() as server:
+        dear = vlm(server, price_input=25.0, price_output=100.0)
+        labels_of(dear, tmp_path, faces(40))
+        dollars = cost(server, 25.0, 100.0)
+        cheap = detector(vlm(server), tmp_path)
+        assert cheap.summary()[1].endswith(f"out, ${dollars:.4f}")
+        others = detector(vlm(server, phrases=OTHER_WORDS[1], budget=5), tmp_path)
+        beside = f"$0.0000 of a budget of $5, beside ${dollars:.4f} for other questions in this folder"
+        assert others.summary()[1].endswith(beside)
+        # Answers kept without their dollars count at today's prices.
+        for path in kept_answers(tmp_path):
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            del kept["dollars"]
+            path.write_text(json.dumps(kept), encoding="utf-8")
+        found = detector(vlm(server, budget=5), tmp_path)
+        assert found.summary()[1].endswith(f"${cost(server):.4f} of a budget of $5")
+        found.detector.labels_of(faces(40))
+        assert server.stats()["requests"] == 10
+
+
+def kept_answers(folder: Path) -> list[Path]:
+    return sorted((folder / "work" / "answers").glob("*/*/*.json"))
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
     [
@@ -330,6 +390,28 @@ def test_a_batch_stays_within_the_budget(tmp_path: Path) -> None:
             labels_of(vlm(server, mode="batch", budget=0.1), tmp_path, faces(200))
         tokens = server.stats()["tokens"]
     assert 0.02 < (tokens[0] * 1.25 + tokens[1] * 5) / 1e6 <= 0.1
+
+
+def test_a_batch_under_way_counts_for_other_questions(tmp_path: Path) -> None:
+    with running() as server:
+        first = vlm(server, mode="batch", budget=0.1, poll_seconds=600)
+        code = f"""
+from pathlib import Path
+from tests.dataset_builder.detect.test_vlm import Vlm, faces, labels_of
+labels_of(Vlm.model_validate_json({first.model_dump_json()!r}), Path({str(tmp_path)!r}), faces(200))
+"""
+        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as process:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and not server.stats()["batches"]:
+                time.sleep(0.05)
+            process.kill()
+        before = server.stats()["requests"]
+        with pytest.raises(InputError, match="could pass the budget"):
+            labels_of(vlm(server, budget=0.1, phrases=OTHER_WORDS[1]), tmp_path, faces(200))
+        assert server.stats()["requests"] == before
+        with pytest.raises(InputError, match="could pass the budget"):
+            labels_of(vlm(server, mode="batch", budget=0.1), tmp_path, faces(200))
+        assert 0.02 < cost(server, 1.25, 5.0) <= 0.1
 
 
 BUILD = """
