@@ -69,6 +69,8 @@ class Answers:
         self.lose = settings.get("lose", 0)
         # Said in place of the true counts; null for no counts at all.
         self.usage = settings.get("usage", {})
+        if "digits" in settings:
+            self.usage = {"prompt_tokens": 10 ** settings["digits"]}
         truth = settings.get("truth")
         self.truth = json.loads(Path(truth).read_text(encoding="utf-8")) if truth else None
         self.pictures = 0
@@ -326,6 +328,7 @@ def running(**settings: Any) -> Iterator[Running]:
 
 def serve() -> None:
     """Run until killed."""
+    sys.set_int_max_str_digits(0)
     Handler.answers = Answers(json.loads(sys.stdin.readline()))
     server = Server(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_port}\n")

@@ -187,7 +187,7 @@ class Batches:
                 entry["attributes"],
                 entry["attempt"],
                 exchange,
-                entry["estimate"],
+                (entry["estimate"], self._settings.max_tokens),
                 self._budget,
             )
             stores[entry["store"]].add(bought)

@@ -73,11 +73,12 @@ class Job:
             request["seed"] = settings.seed
         return request
 
-    def keep(self, exchange: Exchange, budget: Budget) -> Bought:
+    def keep(self, exchange: Exchange, settings: Vlm, budget: Budget) -> Bought:
         """Put what was answered in its store with what it cost, on disk before this returns."""
+        most = self.estimate, settings.max_tokens
         sizes = [len(unit.faces) for unit in self.units]
         bought = bought_of(
-            self.keys, sizes, list(self.question.phrases), self.attempt, exchange, self.estimate, budget
+            self.keys, sizes, list(self.question.phrases), self.attempt, exchange, most, budget
         )
         self.store.add(bought)
         return bought
@@ -89,21 +90,22 @@ def bought_of(
     attributes: Sequence[str],
     attempt: int,
     exchange: Exchange,
-    estimate: int,
+    most: tuple[int, int],
     budget: Budget,
 ) -> Bought:
     """What an exchange says about units of the given numbers of faces.
 
-    A request that was refused outright costs nothing; an answer without a count of tokens, the estimate.
+    A request that was refused outright costs nothing. An answer without a count of tokens costs what its
+    request was planned with, ``most``: the estimate of the question and the longest answer.
     """
     if exchange.reply is None:
         flat = [unanswered(attributes, exchange.reason or "no_result")] * sum(sizes)
     else:
         flat = parse_reply(exchange.reply, attributes, sum(sizes))
     parts = iter(flat)
-    assumed = 0 if exchange.reply is None else estimate
-    tokens_in = assumed if exchange.tokens_in is None else exchange.tokens_in
-    tokens_out = exchange.tokens_out or 0
+    most_in, most_out = (0, 0) if exchange.reply is None else most
+    tokens_in = most_in if exchange.tokens_in is None else exchange.tokens_in
+    tokens_out = most_out if exchange.tokens_out is None else exchange.tokens_out
     return Bought(
         units=tuple(units),
         answers=tuple(tuple(next(parts) for _ in range(size)) for size in sizes),

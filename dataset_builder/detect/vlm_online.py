@@ -82,7 +82,7 @@ class Online:
         if exchange.reply is None and exchange.reason in TRANSIENT:
             self._failed(exchange.reason)
             return exchange.reason
-        bought = job.keep(exchange, self._budget)
+        bought = job.keep(exchange, self._settings, self._budget)
         if exchange.reply is not None:
             self._budget.settle(reserved[0], job.estimate, bought.tokens_in, bought.tokens_out)
         with self._lock:

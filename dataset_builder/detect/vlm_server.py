@@ -17,6 +17,9 @@ from targets.base.errors import InputError
 from targets.base.extras import require
 
 LONGEST_WAIT = 60.0
+# More than any model reads or writes at once; a larger count is a fault of the server's.
+MOST_TOKENS = 9_999_999
+LONGEST_INTEGER = 100
 ENDPOINT = "/v1/chat/completions"
 # Codes by which servers say that a picture or text ran into their filter.
 _FILTER_CODES = frozenset(
@@ -178,9 +181,14 @@ def _asked_delay(error: Any) -> float | None:
 def parsed(text: str) -> Any:
     """JSON of a response, or None where it is none (a proxy's HTML page, half a body)."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
+
+
+def _integer(digits: str) -> int | float:
+    # Python reads no integer of more than 4300 digits, and one absurd count must not cost a whole answer.
+    return int(digits) if len(digits) <= LONGEST_INTEGER else float(digits)
 
 
 def exchange_of(body: Any) -> Exchange:
@@ -216,4 +224,6 @@ def _text(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A number of tokens; None for anything that can't be one."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= MOST_TOKENS else None

@@ -26,7 +26,7 @@ class Bought:
         units: keys of what was asked together.
         answers: one tuple a unit, one answer a face.
         attempt: 0 for the first question about these units.
-        tokens_in, tokens_out: as the server counts them, or estimated where it doesn't.
+        tokens_in, tokens_out: as the server counts them; what was planned with where it doesn't.
         resent: how often the request was sent again before it was answered.
         dollars: at the prices of the run that bought it; None where those are unknown.
     """

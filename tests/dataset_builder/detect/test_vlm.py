@@ -319,6 +319,47 @@ def test_an_answer_costs_what_was_paid_for_it(tmp_path: Path) -> None:
         assert server.stats()["requests"] == 10
 
 
+@pytest.mark.parametrize(
+    ("usage", "mode"),
+    [
+        (None, "online"),
+        (None, "batch"),
+        ({"completion_tokens": None}, "online"),
+        ({"completion_tokens": -7}, "online"),
+        ({"completion_tokens": "12"}, "online"),
+    ],
+)
+def test_a_budget_holds_where_the_server_does_not_count(tmp_path: Path, usage: Any, mode: str) -> None:
+    with running(usage=usage) as server:
+        settings = vlm(server, price_output=1000.0, budget=2, mode=mode, batch_discount=1.0)
+        with pytest.raises(InputError, match="could pass the budget"):
+            labels_of(settings, tmp_path, faces(200))
+        before = server.stats()["requests"]
+        with pytest.raises(InputError, match="could pass the budget"):
+            labels_of(settings, tmp_path, faces(200))
+        assert 0 < cost(server, 2.5, 1000.0) <= 2
+        if usage is None:
+            assert server.stats()["requests"] == before == 1
+            kept = json.loads(kept_answers(tmp_path)[0].read_text(encoding="utf-8"))
+            assert kept["tokens_out"] == settings.max_tokens
+            assert kept["tokens_in"] >= server.stats()["tokens"][0]
+
+
+@pytest.mark.parametrize("digits", [8, 400, 5000])
+@pytest.mark.parametrize("mode", ["online", "batch"])
+def test_an_absurd_count_is_no_count(tmp_path: Path, digits: int, mode: str) -> None:
+    with running(digits=digits) as server:
+        settings = vlm(server, budget=5, mode=mode)
+        found = labels_of(settings, tmp_path, faces(8))
+        again = detector(settings, tmp_path)
+        assert again.detector.labels_of(faces(8)) == found
+        assert server.stats()["requests"] == 2
+        true = server.stats()["tokens"][0]
+    assert said(found["face-5"]) == plain(5)
+    counted = int(again.summary()[1].split()[0].replace(",", ""))
+    assert true <= counted < 2 * true
+
+
 def kept_answers(folder: Path) -> list[Path]:
     return sorted((folder / "work" / "answers").glob("*/*/*.json"))
 
