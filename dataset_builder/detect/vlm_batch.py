@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from pydantic import Field
 
 from dataset_builder.detect.settings import Vlm
 from dataset_builder.detect.vlm_answers import Reason
@@ -25,7 +26,8 @@ from dataset_builder.detect.vlm_server import (
     is_filtered,
     parsed,
 )
-from dataset_builder.detect.vlm_store import AnswerStore
+from dataset_builder.detect.vlm_store import AnswerStore, read_kept
+from targets.base.config import Settings
 from targets.base.errors import InputError
 from targets.base.files import write_json
 from targets.base.hashing import settings_digest
@@ -35,6 +37,31 @@ UNDER_WAY = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 # The API takes input files of 200 MB.
 MOST_BYTES = 150_000_000
 TAG = "facedelta"
+
+
+class _Entry(Settings):
+    """A job that was sent: ``store`` is its folder's name, ``faces`` their number in each unit."""
+
+    store: str
+    units: tuple[str, ...]
+    faces: tuple[int, ...]
+    attributes: tuple[str, ...]
+    attempt: int
+    estimate: int
+
+
+class _State(Settings):
+    """A batch on its way.
+
+    Attributes:
+        batch_id: the server's name for it; None until that is known.
+        most: dollars it can cost at most; 0 where the run that sent it did not write them down.
+        jobs: custom id -> what was asked.
+    """
+
+    batch_id: str | None
+    most: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    jobs: dict[str, _Entry]
 
 
 class Batches:
@@ -54,12 +81,12 @@ class Batches:
         """
         by_name = {store.directory.name: store for store in stores}
         for path in sorted(self._folder.glob("*.json")):
-            state = json.loads(path.read_text(encoding="utf-8"))
-            if not all(entry["store"] in by_name for entry in state["jobs"].values()):
+            state = read_kept(_State, path)
+            if not all(entry.store in by_name for entry in state.jobs.values()):
                 continue
-            batch_id = state["batch_id"] or self._find(path.stem)
+            batch_id = state.batch_id or self._find(path.stem)
             if batch_id is not None:
-                self._collect(batch_id, state["jobs"], by_name)
+                self._collect(batch_id, state.jobs, by_name)
             path.unlink()
 
     def _find(self, tag: str) -> str | None:
@@ -135,8 +162,8 @@ class Batches:
         tag = settings_digest({"jobs": [job.name for job in chunk]})[:32]
         path = self._folder / f"{tag}.json"
         most = sum(self._budget.most(job.estimate, self._settings.max_tokens) for job in chunk)
-        state: dict[str, Any] = {"batch_id": None, "most": most, "jobs": _entries(chunk)}
-        write_json(path, state)
+        state = _State(batch_id=None, most=most, jobs=_entries(chunk))
+        write_json(path, state.model_dump())
         client = self._server.client
         content = ("requests.jsonl", b"\n".join(lines) + b"\n")
         uploaded = self._server.guarded(lambda: client.files.create(file=content, purpose="batch"))
@@ -148,11 +175,11 @@ class Batches:
                 metadata={TAG: tag},
             )
         )
-        write_json(path, {**state, "batch_id": batch.id})
+        write_json(path, {**state.model_dump(), "batch_id": batch.id})
         return path, batch.id
 
     def _collect(
-        self, batch_id: str, entries: Mapping[str, Any], stores: Mapping[str, AnswerStore]
+        self, batch_id: str, entries: Mapping[str, _Entry], stores: Mapping[str, AnswerStore]
     ) -> set[str]:
         """Wait for a batch and keep its answers; returns the names of the jobs that have one."""
         client = self._server.client
@@ -174,7 +201,7 @@ class Batches:
     def _content(self, file_id: str) -> str:
         return str(self._server.client.files.content(file_id).text)
 
-    def _keep(self, text: str, entries: Mapping[str, Any], stores: Mapping[str, AnswerStore]) -> set[str]:
+    def _keep(self, text: str, entries: Mapping[str, _Entry], stores: Mapping[str, AnswerStore]) -> set[str]:
         """Keep the answers in one file of results; returns the jobs they answer."""
         answered: set[str] = set()
         for name, exchange in _results(text):
@@ -182,38 +209,36 @@ class Batches:
                 continue
             entry = entries[name]
             bought = bought_of(
-                entry["units"],
-                entry["faces"],
-                entry["attributes"],
-                entry["attempt"],
+                entry.units,
+                entry.faces,
+                entry.attributes,
+                entry.attempt,
                 exchange,
-                (entry["estimate"], self._settings.max_tokens),
+                (entry.estimate, self._settings.max_tokens),
                 self._budget,
             )
-            stores[entry["store"]].add(bought)
-            self._budget.spend(bought.tokens_in, bought.tokens_out, entry["estimate"])
+            stores[entry.store].add(bought)
+            self._budget.spend(bought.tokens_in, bought.tokens_out, entry.estimate)
             answered.add(name)
         return answered
 
 
 def dollars_under_way(folder: Path) -> float:
     """Dollars that the batches which were sent and not yet collected can cost at most."""
-    states = (json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json"))
-    # Not in states that were written before prices were.
-    return sum(float(state.get("most", 0.0)) for state in states)
+    return sum(read_kept(_State, path).most for path in folder.glob("*.json"))
 
 
-def _entries(jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
-    """What it takes to read an answer later: custom id -> the job as data."""
+def _entries(jobs: Sequence[Job]) -> dict[str, _Entry]:
+    """What it takes to read an answer later, by custom id."""
     return {
-        job.name: {
-            "store": job.store.directory.name,
-            "units": list(job.keys),
-            "faces": [len(unit.faces) for unit in job.units],
-            "attributes": list(job.question.phrases),
-            "attempt": job.attempt,
-            "estimate": job.estimate,
-        }
+        job.name: _Entry(
+            store=job.store.directory.name,
+            units=job.keys,
+            faces=tuple(len(unit.faces) for unit in job.units),
+            attributes=tuple(job.question.phrases),
+            attempt=job.attempt,
+            estimate=job.estimate,
+        )
         for job in jobs
     }
 

@@ -8,14 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataset_builder.detect.vlm_answers import FaceAnswer
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from dataset_builder.detect.vlm_answers import FaceAnswer, Reason
+from dataset_builder.detect.vlm_server import MOST_TOKENS
+from dataset_builder.schema.verdict import Label
+from targets.base.config import ModelT, Settings, validated
 from targets.base.errors import InputError
 from targets.base.files import write_json
+from targets.base.text import shortlist
+
+_MEND = "delete that file, and what it answers is asked again"
 
 
 @dataclass(frozen=True)
@@ -109,10 +117,15 @@ class AnswerStore:
     """Answers of one question, in memory and on disk; shared by threads."""
 
     def __init__(self, directory: Path, question: dict[str, Any]) -> None:
-        """Open the folder; ``question`` is written there once, for people."""
+        """Open the folder; ``question`` is written there once, for people.
+
+        Raises:
+            InputError: a kept answer that can't be read.
+        """
         self.directory = directory
         self.known: dict[str, Known] = {}
         self.tally = Tally()
+        self._attributes = tuple(question["phrases"])
         self._lock = threading.Lock()
         if not (directory / "question.json").exists():
             write_json(directory / "question.json", question)
@@ -120,7 +133,7 @@ class AnswerStore:
             self._take(bought)
 
     def _read(self) -> Iterable[Bought]:
-        found = [_bought(path) for path in sorted(self.directory.glob("*/*.json"))]
+        found = [_bought(path, self._attributes) for path in sorted(self.directory.glob("*/*.json"))]
         return sorted(found, key=lambda bought: bought.attempt)
 
     def add(self, bought: Bought) -> None:
@@ -176,21 +189,77 @@ def _as_json(bought: Bought) -> dict[str, Any]:
     }
 
 
-def _bought(path: Path) -> Bought:
+class _KeptFace(Settings):
+    """A ``FaceAnswer`` on disk."""
+
+    labels: dict[str, Label]
+    reasons: dict[str, Reason]
+
+    @model_validator(mode="after")
+    def _reasons_fit(self) -> _KeptFace:
+        if set(self.reasons) != {name for name, label in self.labels.items() if label == "unknown"}:
+            raise ValueError("must have a reason for each unknown label and for no other")
+        return self
+
+
+class _Kept(Settings):
+    """A ``Bought`` on disk."""
+
+    units: tuple[str, ...] = Field(min_length=1)
+    answers: tuple[tuple[_KeptFace, ...], ...]
+    attempt: int = Field(ge=0, strict=True)
+    tokens_in: int = Field(ge=0, le=MOST_TOKENS, strict=True)
+    tokens_out: int = Field(ge=0, le=MOST_TOKENS, strict=True)
+    resent: int = Field(ge=0, strict=True)
+    # Not in answers that were kept before prices were.
+    dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+
+    @field_validator("answers")
+    @classmethod
+    def _one_a_face(
+        cls, answers: tuple[tuple[_KeptFace, ...], ...], info: ValidationInfo
+    ) -> tuple[tuple[_KeptFace, ...], ...]:
+        # A pair's key is that of its two faces, with a bar between.
+        wanted = [unit.count("|") + 1 for unit in info.data.get("units", ())]
+        if wanted and [len(unit) for unit in answers] != wanted:
+            raise ValueError("must hold one list a unit with one answer a face")
+        return answers
+
+
+def read_kept(model: type[ModelT], path: Path) -> ModelT:
+    """Read one JSON file of ours.
+
+    Raises:
+        InputError: it can't be read or holds something else; says what to do.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return Bought(
-            units=tuple(data["units"]),
-            answers=tuple(
-                tuple(FaceAnswer(face["labels"], face["reasons"]) for face in unit)
-                for unit in data["answers"]
-            ),
-            attempt=data["attempt"],
-            tokens_in=data["tokens_in"],
-            tokens_out=data["tokens_out"],
-            resent=data["resent"],
-            # Not in answers that were kept before prices were.
-            dollars=data.get("dollars"),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"the kept answer {path} can't be read ({error}); delete that file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} must be JSON: {error}; {_MEND}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path} must be one JSON object, got {type(data).__name__}; {_MEND}")
+    try:
+        return validated(model, data, str(path))
+    except InputError as error:
+        raise InputError(f"{error}; {_MEND}") from None
+
+
+def _bought(path: Path, attributes: Collection[str] | None = None) -> Bought:
+    """Read one reply; with ``attributes`` given, it must be about these.
+
+    Raises:
+        InputError: the file can't be read or holds something else.
+    """
+    kept = read_kept(_Kept, path)
+    asked = [set(face.labels) for unit in kept.answers for face in unit]
+    if attributes is not None and any(names != set(attributes) for names in asked):
+        raise InputError(f"{path}: 'answers' must label {shortlist(sorted(attributes))}, no more; {_MEND}")
+    return Bought(
+        units=kept.units,
+        answers=tuple(tuple(FaceAnswer(face.labels, face.reasons) for face in unit) for unit in kept.answers),
+        attempt=kept.attempt,
+        tokens_in=kept.tokens_in,
+        tokens_out=kept.tokens_out,
+        resent=kept.resent,
+        dollars=kept.dollars,
+    )

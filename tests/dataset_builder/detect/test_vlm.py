@@ -543,6 +543,90 @@ def test_a_build_killed_while_it_waits_asks_nothing_twice(tmp_path: Path) -> Non
     assert KEY not in result.out + result.err
 
 
+def changed(place: str, value: Any) -> Any:
+    """A kept answer with another value at a place such as answers.0.0.labels; without it if that is None."""
+
+    def change(kept: Any) -> Any:
+        *path, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+        inner = kept
+        for part in path:
+            inner = inner[part]
+        if value is None:
+            del inner[last]
+        else:
+            inner[last] = value
+        return kept
+
+    return change
+
+
+MISSHAPEN: dict[str, tuple[Any, str]] = {
+    "a list": (lambda kept: [kept], "must be one JSON object, got list"),
+    "no units": (changed("units", []), "'units'"),
+    "units a number": (changed("units", 3), "'units'"),
+    "no count": (changed("tokens_in", None), "key 'tokens_in' is missing"),
+    "absurd count": (changed("tokens_in", 10**400), "'tokens_in'"),
+    "count a text": (changed("tokens_out", "many"), "'tokens_out'"),
+    "infinite dollars": (changed("dollars", float("inf")), "'dollars'"),
+    "attempt a text": (changed("attempt", "first"), "'attempt'"),
+    "too few answers": (changed("answers.0", None), "'answers': must hold one list a unit"),
+    "two faces of one": (
+        lambda kept: changed("answers.0", kept["answers"][0] * 2)(kept),
+        "one answer a face",
+    ),
+    "labels a list": (changed("answers.0.0.labels", ["yes"]), "'answers.0.0.labels'"),
+    "no label": (changed("answers.0.0.labels.smile", "perhaps"), "'answers.0.0.labels.smile'"),
+    "a label missing": (changed("answers.0.0.labels.smile", None), "'answers' must label"),
+    "a reason too many": (changed("answers.0.0.reasons", {"smile": "empty"}), "a reason for each unknown"),
+    "a key too many": (changed("tokens", 3), "unknown key 'tokens'"),
+}
+
+
+def test_a_misshapen_kept_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    coded_candidates(tmp_path, 8)
+    arguments = ("--out", tmp_path / "out", "--candidates", tmp_path, "--no-progress")
+    with running() as server:
+        text = BUILD.format(url=server.base_url, form="ours", audit=0)
+        path = write_recipe(tmp_path, EDITS, text)
+        assert call(capsys, "build", path, *arguments).status == 0
+        kept = sorted((tmp_path / "out" / ".build" / "answers").glob("*/*/*.json"))[0]
+        good = kept.read_text(encoding="utf-8")
+        for name, (change, words) in MISSHAPEN.items():
+            kept.write_text(json.dumps(change(json.loads(good))), encoding="utf-8")
+            result = call(capsys, "build", path, *arguments)
+            assert (result.status, result.err.count("\n")) == (2, 1), (name, result.err)
+            assert str(kept) in result.err
+            assert words in result.err, name
+            assert result.err.endswith("delete that file, and what it answers is asked again\n")
+        for text, words in (("{\n", "line 2 column 1"), ("[" * 200_000, "must be JSON")):
+            kept.write_text(text, encoding="utf-8")
+            result = call(capsys, "build", path, *arguments)
+            assert (result.status, result.err.count("\n")) == (2, 1)
+            assert words in result.err
+        kept.unlink()
+        assert call(capsys, "build", path, *arguments).status == 0
+        assert kept.read_text(encoding="utf-8") == good
+
+
+def test_a_misshapen_answer_to_other_questions_stops_a_budget(tmp_path: Path) -> None:
+    with running() as server:
+        labels_of(vlm(server), tmp_path, faces(4))
+        (kept,) = kept_answers(tmp_path)
+        kept.write_text("{}", encoding="utf-8")
+        other = vlm(server, phrases=OTHER_WORDS[1])
+        labels_of(other, tmp_path, faces(4))
+        with pytest.raises(InputError, match=rf"{kept.name}: key 'units' is missing; delete that file"):
+            labels_of(other.model_copy(update={"budget": 5.0}), tmp_path, faces(4))
+
+
+def test_a_misshapen_batch_under_way_is_one_line(tmp_path: Path) -> None:
+    state = tmp_path / "work" / "answers" / "batches" / "0.json"
+    state.parent.mkdir(parents=True)
+    state.write_text('{"batch_id": "b", "jobs": {"a": 1}}', encoding="utf-8")
+    with running() as server, pytest.raises(InputError, match=r"0\.json: 'jobs\.a'.*delete that file"):
+        labels_of(vlm(server, mode="batch"), tmp_path, faces(4))
+
+
 def test_both_forms_and_the_truth_agree_and_ours_asks_less(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
