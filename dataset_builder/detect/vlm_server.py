@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,8 @@ class Server:
         self.client = self._openai.OpenAI(
             api_key=self._key, base_url=settings.base_url, timeout=settings.timeout, max_retries=0
         )
+        # A socket that the garbage collector finds open is worth a warning.
+        weakref.finalize(self, self.client.close)
         # Its address alone: a URL may hold credentials.
         self.host = urlsplit(str(self.client.base_url)).hostname or "the server"
 
