@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from targets.base.errors import InputError
 from targets.base.text import nearest
 
 
 class Settings(BaseModel):
-    """Base of every configuration model: frozen, no unknown keys."""
+    """Base of every configuration model: frozen, no unknown keys, and nothing that JSON can't hold."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _is_json(cls, value: Any) -> Any:
+        for place, fault in _not_json(value):
+            raise ValueError(f"'{place}' must be a finite number, a text, true or false, got {fault}")
+        return value
+
+
+def _not_json(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """What TOML can say and JSON can't, inside dictionaries whose values have no type."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _not_json(item, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _not_json(item, place)
+    elif isinstance(value, date | datetime | time) or (isinstance(value, float) and not math.isfinite(value)):
+        yield place, value
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -56,7 +77,9 @@ def validated(model: type[ModelT], data: Mapping[str, Any], where: str) -> Model
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     faults = error.errors(include_url=False)
     # A misspelt key also shows as a missing one; the misspelling is what to mend.
-    fault = next((item for item in faults if item["type"] == "extra_forbidden"), faults[0])
+    # Of a union's members, the one that was meant is the one that got furthest.
+    furthest = max(faults, key=lambda item: len(item["loc"]))
+    fault = next((item for item in faults if item["type"] == "extra_forbidden"), furthest)
     path, known = _followed(model, fault["loc"])
     place = ".".join(path)
     if fault["type"] == "extra_forbidden":
