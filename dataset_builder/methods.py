@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataset_builder.recipe import Recipe
+from dataset_builder.recipe import Recipe, seeds_of
 from dataset_builder.schema.faces import Editor, SourceGenerator
 from dataset_builder.schema.taxonomy import Taxonomy
 from dataset_builder.stages import (
@@ -20,7 +20,6 @@ from dataset_builder.stages import (
     RenderSource,
     SegaEdit,
 )
-from targets.base.config import read_toml
 from targets.base.errors import InputError
 from targets.catalogue import LoadedTarget, load_target
 
@@ -63,15 +62,16 @@ def source_generator(recipe: Recipe, taxonomy: Taxonomy, folder: Path, work: Pat
         from dataset_builder.generate.photos import Photos
 
         return Photos(folder / source.faces, taxonomy.groups, _one_face(wanted=source.one_face))
-    return _rendered(source, folder)
+    return _rendered(source, taxonomy.groups, folder)
 
 
-def _rendered(source: RenderSource, folder: Path) -> SourceGenerator:
+def _rendered(source: RenderSource, groups: Collection[str], folder: Path) -> SourceGenerator:
     from dataset_builder.generate.render import RenderedHeads
     from dataset_builder.heads.renderer import RenderSettings
 
     rendering = RenderSettings(size=source.size, samples=source.samples, quality=source.quality)
-    return RenderedHeads(seeds_of(folder / source.seeds), source.variations, rendering, source.processes)
+    seeds = seeds_of(folder / source.seeds, groups)
+    return RenderedHeads(seeds, source.variations, rendering, source.processes)
 
 
 def editor(recipe: Recipe, taxonomy: Taxonomy, folder: Path, work: Path) -> Editor:
@@ -154,6 +154,12 @@ class SelectionEmbedder:
         loaded = load_target(self._spec, self._settings)
         if loaded.card.kind != "embedding":
             raise InputError(f"source.embedder must be an embedder, '{self._spec}' has {loaded.card.kind}")
+        if not loaded.card.pinned:
+            # Sources that it chose would be found again after its weights have changed.
+            raise InputError(
+                f"source.embedder must be pinned by its weights, and the card of '{self._spec}' gives no "
+                "'weights' (file name -> SHA-256); add them to its card, or set source.kept to source.tries"
+            )
         return loaded
 
     @property
@@ -205,23 +211,9 @@ def _names(source: DiffusionSource, taxonomy: Taxonomy, folder: Path) -> list[Na
 
 
 def _own_editor(own: OwnEditor, folder: Path) -> InstructEditor:
-    from dataset_builder.edit.instruct import InstructEditor
+    from dataset_builder.edit.instruct import InstructEditor, check_call
 
     known = InstructEditor(_beside(folder, own.checkpoint), own.pipeline)
     call = known.call if own.call is None else own.call
+    check_call(own.pipeline, call)
     return replace(known, revision=own.revision, batched=own.batched, call=call)
-
-
-def seeds_of(path: Path) -> dict[str, tuple[int, ...]]:
-    """Group code -> seeds, from a TOML file's ``[seeds]``.
-
-    Raises:
-        InputError: no such table, or a seed that is no whole number.
-    """
-    seeds = read_toml(path).get("seeds")
-    if not isinstance(seeds, dict) or not seeds:
-        raise InputError(f"{path} must have a table [seeds] with a list of whole numbers a group")
-    for group, numbers in seeds.items():
-        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            raise InputError(f"{path}: seeds.{group} must be a list of whole numbers, got {numbers!r}")
-    return {group: tuple(numbers) for group, numbers in seeds.items()}

@@ -211,6 +211,55 @@ def test_seeds_must_be_whole_numbers(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert_one_line(call(capsys, "build", path, "--out", tmp_path / "out", "--dry-run"), words)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ("AX = [1]", "seeds.toml: seeds names 'AX', but the taxonomy's groups are AM, AF, BM"),
+        (
+            "AM = [-1]",
+            "seeds.toml: seeds.AM must be a list of whole numbers from 0 on, at least one, got [-1]",
+        ),
+        ("AM = [1]\nBF = []", "seeds.toml: seeds.BF must be a list of whole numbers from 0 on, at least one"),
+        ("AM = [1, 2, 1]", "seeds.toml: seeds.AM may hold each seed once, 1 is there twice"),
+    ],
+)
+@pytest.mark.parametrize(
+    "more", [(), ("--dry-run",), ("--candidates", "demo")], ids=["build", "plan", "given"]
+)
+def test_seeds_that_give_no_dataset_are_refused_before_anything_is_made(
+    tmp_path: Path, seeds: str, words: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = recipe(tmp_path, seeds=seeds), tmp_path / "out"
+    options = [ROOT / "dataset_builder" / option if option == "demo" else option for option in more]
+    assert_one_line(call(capsys, "build", path, "--out", out, *options), words)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--candidates", "demo")], ids=["build", "given"])
+def test_a_group_that_the_taxonomy_drops_is_refused_before_anything_is_made(
+    tmp_path: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = recipe(tmp_path, seeds="AM = [1]\nBF = [2]"), tmp_path / "out"
+    path.write_text('taxonomy = "less.toml"\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
+    less = 'name = "less"\nextends = "paper"\ndrop = ["BF"]\n'
+    (tmp_path / "less.toml").write_text(less, encoding="utf-8")
+    options = [ROOT / "dataset_builder" / option if option == "demo" else option for option in more]
+    words = "seeds names 'BF', but the taxonomy's groups are AM, AF, BM, IM, IF, WM, WF;"
+    assert_one_line(call(capsys, "build", path, "--out", out, *options), words)
+    assert not out.exists()
+
+
+def test_a_group_that_rendering_does_not_know_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recipe(tmp_path, seeds="XF = [1]")
+    path.write_text('taxonomy = "more.toml"\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
+    more = 'name = "more"\nextends = "paper"\n[groups.XF]\ntitle = "X"\nethnicity = "X"\nsex = "female"\n'
+    (tmp_path / "more.toml").write_text(more, encoding="utf-8")
+    result = call(capsys, "build", path, "--out", tmp_path / "out")
+    assert_one_line(result, "seeds must name groups of AM, AF, IM, IF, WM, WF, BM, BF to render, got 'XF'")
+
+
 def test_unknown_recipe_and_missing_candidates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = call(capsys, "build", "dmo", "--out", tmp_path / "out")
     assert_one_line(result, "unknown recipe 'dmo'")

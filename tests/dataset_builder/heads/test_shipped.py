@@ -13,13 +13,12 @@ from PIL import Image
 
 import dataset_builder.demo
 from dataset_builder.heads.attributes import PAPER_ATTRIBUTES
-from dataset_builder.methods import seeds_of
-from dataset_builder.recipe import find_recipe, load_recipe
+from dataset_builder.recipe import find_recipe, load_recipe, seeds_of
 from dataset_builder.store import StoredFace, read_faces
 
 FOLDER = Path(dataset_builder.demo.__file__).parent
-RECIPE, _ = load_recipe(find_recipe("demo"))
-SEEDS = seeds_of(find_recipe("demo").parent / RECIPE.source.seeds)
+RECIPE, TAXONOMY = load_recipe(find_recipe("demo"))
+SEEDS = seeds_of(find_recipe("demo").parent / RECIPE.source.seeds, TAXONOMY.groups)
 
 
 @lru_cache
