@@ -12,12 +12,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from inspect import Parameter, isfunction, signature
 from itertools import groupby
 from typing import Any
 
 from PIL import Image
 
-from dataset_builder.generate.checkpoint import load_pipeline
+from dataset_builder.generate.checkpoint import load_pipeline, pipeline_class
 from dataset_builder.generate.diffusion import picture_seed
 from dataset_builder.generate.one_face import OneFace
 from dataset_builder.generate.pictures import encode_png, to_pixels
@@ -90,6 +91,9 @@ EDITORS = {
     ),
 }
 
+# Arguments of a call that are ours: one picture comes back for each that went in, from a seed of its own.
+FIXED = ("prompt", "image", "generator", "output_type", "num_images_per_prompt", "return_dict")
+STEPS = "num_inference_steps"
 Load = Callable[[], tuple[Any, Mapping[str, Any]]]
 
 
@@ -222,10 +226,9 @@ def loader(editor: InstructEditor, precision: str = "float16") -> Load:
                 "minutes to hours on this CPU",
                 stacklevel=2,
             )
-        pipeline, facts = load_pipeline(
-            editor.checkpoint, editor.revision, precision if gpu else "float32", editor.pipeline
-        )
-        return pipeline.to("cuda" if gpu else "cpu"), facts
+        in_force = precision if gpu else "float32"
+        pipeline, facts = load_pipeline(editor.checkpoint, editor.revision, in_force, editor.pipeline)
+        return pipeline.to("cuda" if gpu else "cpu"), {**facts, "precision": in_force}
 
     return load
 
@@ -234,8 +237,14 @@ def instructions_for(attributes: Sequence[str], own: Mapping[str, str] | None = 
     """The instruction of each attribute: one's own, else ours.
 
     Raises:
-        InputError: an attribute has neither.
+        InputError: an attribute has neither, or one's own names another attribute.
     """
+    for name in own or {}:
+        if name not in attributes:
+            raise InputError(
+                f"edit.instructions names '{name}', which edit.attributes doesn't"
+                f"{nearest(name, attributes)}; name it there, or leave it out"
+            )
     known = {**INSTRUCTIONS, **(own or {})}
     for attribute in attributes:
         if attribute not in known:
@@ -244,6 +253,38 @@ def instructions_for(attributes: Sequence[str], own: Mapping[str, str] | None = 
                 "or leave it out"
             )
     return {attribute: known[attribute] for attribute in attributes}
+
+
+def check_call(pipeline: str, call: Mapping[str, Any]) -> None:
+    """Check the arguments of an editor's call before a checkpoint is loaded.
+
+    Raises:
+        MissingExtraError: diffusers is not installed.
+        InputError: no such pipeline or none that edits, an argument that is ours or that it doesn't take, or
+            no steps.
+    """
+    found = pipeline_class(pipeline)
+    for name in FIXED:
+        if name in call:
+            raise InputError(f"edit.editor.call must not set '{name}', which every edit sets; leave it out")
+    steps = call.get(STEPS, 1)
+    if type(steps) is not int or steps < 1:
+        raise InputError(f"edit.editor.call.{STEPS} must be a whole number from 1 on, got {steps!r}")
+    # DiffusionPipeline itself has no call: a checkpoint says of which class it is.
+    if not isfunction(found.__call__):
+        return
+    # What a pipeline's own **kwargs swallow (diffusers reads deprecated names from them) would be ignored.
+    _, *parameters = signature(found.__call__).parameters.values()
+    taken = [one.name for one in parameters if one.kind is not Parameter.VAR_KEYWORD]
+    for name in ("prompt", "image"):
+        if name not in taken:
+            raise InputError(f"edit.editor.pipeline must take '{name}' to edit, {pipeline} doesn't")
+    for name in call:
+        if name not in taken:
+            raise InputError(
+                f"edit.editor.call sets '{name}', which {pipeline} doesn't take{nearest(name, taken)}; "
+                "set edit.editor.call to arguments that it takes"
+            )
 
 
 def find_editor(name: str) -> InstructEditor:

@@ -9,7 +9,7 @@ from typing import Any
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import file_digest
-from targets.base.text import shortlist
+from targets.base.text import nearest, shortlist
 
 NEEDED = ("unet", "vae", "text_encoder", "tokenizer", "scheduler")
 PURPOSE = "making faces with a diffusion model"
@@ -32,14 +32,13 @@ def load_pipeline(
 
     Raises:
         MissingExtraError: diffusers or torch is not installed.
-        InputError: no such checkpoint, or one without a part that its pipeline needs.
+        InputError: no such class or checkpoint, or one without a part that its pipeline needs.
     """
-    diffusers = require("diffusers", "diffusion", PURPOSE)
     torch = require("torch", "diffusion", PURPOSE)
-    pipeline_class = getattr(diffusers, kind)
-    folder = _folder(pipeline_class, checkpoint, revision)
+    found = pipeline_class(kind)
+    folder = _folder(found, checkpoint, revision)
     try:
-        pipeline = pipeline_class.from_pretrained(
+        pipeline = found.from_pretrained(
             str(folder), dtype=getattr(torch, precision), use_safetensors=True, local_files_only=True
         )
     except (OSError, ValueError) as error:
@@ -48,13 +47,31 @@ def load_pipeline(
     return pipeline, _facts(checkpoint, revision, folder)
 
 
-def _folder(pipeline_class: Any, checkpoint: str, revision: str | None) -> Path:
+def pipeline_class(kind: str) -> Any:
+    """A pipeline class of diffusers by its name.
+
+    Raises:
+        MissingExtraError: diffusers is not installed.
+        InputError: it has no pipeline of that name.
+    """
+    diffusers = require("diffusers", "diffusion", PURPOSE)
+    found = getattr(diffusers, kind, None)
+    if not isinstance(found, type) or not issubclass(found, diffusers.DiffusionPipeline):
+        known = [name for name in dir(diffusers) if name.endswith("Pipeline")]
+        raise InputError(
+            f"pipeline must name a pipeline class of diffusers, got '{kind}'{nearest(kind, known)}; "
+            f"version {version('diffusers')} is installed"
+        )
+    return found
+
+
+def _folder(found: Any, checkpoint: str, revision: str | None) -> Path:
     if Path(checkpoint).is_dir():
         if not (Path(checkpoint) / "model_index.json").is_file():
             raise InputError(f"checkpoint {checkpoint} must hold a model_index.json, and there is none")
         return Path(checkpoint)
     try:
-        return Path(pipeline_class.download(checkpoint, revision=revision, use_safetensors=True))
+        return Path(found.download(checkpoint, revision=revision, use_safetensors=True))
     except (OSError, ValueError) as error:
         raise InputError(
             f"no checkpoint '{checkpoint}': neither a directory here nor to be had from the hub "
