@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -62,12 +63,19 @@ def _statuses(workers: Sequence[subprocess.Popen[bytes]]) -> list[int | None]:
 
 
 def _last_words(file: Path, status: int) -> str:
-    """What a worker said of its fault, else the last line of its standard error."""
-    for path in (file, file.with_suffix(ERRORS)):
+    """What a worker said of its fault, else what signal ended it, else its last line of standard error."""
+    # Of one that was ended from outside, standard error shows only what it did until then.
+    for path in (file,) if status < 0 else (file, file.with_suffix(ERRORS)):
         lines = path.read_text(encoding="utf-8").strip().splitlines() if path.exists() else []
         if lines:
             return lines[-1]
-    return f"it ended with status {status}"
+    return f"it ended with status {status}" if status >= 0 else f"{_signal(-status)} ended it"
+
+
+def _signal(number: int) -> str:
+    names = {one.value: one.name for one in signal.Signals}
+    hint = ", as the system does where memory runs out," if number == signal.SIGKILL else ""
+    return f"signal {number} ({names.get(number, 'real time')}){hint}"
 
 
 def _started(

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
+from diffusers import StableDiffusionInstructPix2PixPipeline
 from PIL import Image
 
 from dataset_builder.making import batched
 from dataset_builder.store import read_faces
 from targets.images import decode
 from tests.dataset_builder.tiny import SIDE, tiny_instruct_pix2pix, tiny_pipeline
-from tests.support import FACEDELTA, Result, call, command
+from tests.support import FACEDELTA, ROOT, Result, call, command
 
 RECIPE = """
 name = "tiny"
@@ -169,6 +171,24 @@ def test_a_process_that_fails_says_why_in_one_line(recipe: Path, tmp_path: Path)
     assert_one_line(result, "a process that makes pictures failed: checkpoint")
 
 
+def test_a_process_that_is_killed_names_the_signal(recipe: Path, tmp_path: Path) -> None:
+    killed = "import os\n        os.kill(os.getpid(), 9)\n        return np"
+    changed(tmp_path / "colour.py", "", ("return np", killed))
+    result = command("build", recipe, "--out", tmp_path / "out", "--processes", 2)
+    assert_one_line(result, "a process that makes pictures failed: signal 9 (SIGKILL)")
+    assert "yield from" not in result.err.splitlines()[-1]
+
+
+def test_an_embedder_without_weights_may_not_choose_sources(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own code is known, but not the files that it reads: sources it chose would outlive a change."""
+    changed(tmp_path / "colour.py", "", (', "weights": {"none": "00"}', ""))
+    result = call(capsys, "build", recipe, "--out", tmp_path / "out")
+    assert_one_line(result, "source.embedder must be pinned by its weights")
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
 def test_what_a_build_says_of_its_pictures(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,19 +277,7 @@ def test_auto_keeps_the_batch_size_it_found(
     assert set(made) == {3}
 
 
-def test_photos_edited_by_instruction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tiny_instruct_pix2pix().save_pretrained(tmp_path / "editor")
-    chance = np.random.default_rng(0)
-    lines = ["picture,identity,demographic,variation"]
-    for number in range(3):
-        noise = chance.integers(0, 255, (SIDE, SIDE, 3), dtype=np.uint8)
-        Image.fromarray(noise).save(tmp_path / f"{number}.png")
-        lines.append(f"{number}.png,someone,WF,{number}")
-    lines += ["gone.png,another,WM,0", "photos.csv,third,WM,0"]
-    (tmp_path / "photos.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    recipe = tmp_path / "photos.toml"
-    recipe.write_text(
-        """
+INSTRUCTED = """
 name = "photos"
 title = "Photos"
 licence = "other"
@@ -284,9 +292,25 @@ one_face = false
 editor = { checkpoint = "editor", call = { num_inference_steps = 2 } }
 [filter]
 unknown = "accept"
-""",
-        encoding="utf-8",
-    )
+"""
+
+
+def instructed(folder: Path) -> tuple[Path, list[str]]:
+    """Write a recipe that edits three photos, and the lines of their table."""
+    tiny_instruct_pix2pix().save_pretrained(folder / "editor")
+    chance = np.random.default_rng(0)
+    lines = ["picture,identity,demographic,variation"]
+    for number in range(3):
+        noise = chance.integers(0, 255, (SIDE, SIDE, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / f"{number}.png")
+        lines.append(f"{number}.png,someone,WF,{number}")
+    lines += ["gone.png,another,WM,0", "photos.csv,third,WM,0"]
+    (folder / "photos.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return changed(folder / "photos.toml", INSTRUCTED), lines
+
+
+def test_photos_edited_by_instruction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, lines = instructed(tmp_path)
     with pytest.warns(UserWarning, match="no GPU"):
         result = call(capsys, "build", recipe, "--out", tmp_path / "out")
     assert result.status == 0, result.err
@@ -323,6 +347,71 @@ unknown = "accept"
         (tmp_path / "photos.csv").write_text("\n".join([*lines, line]), encoding="utf-8")
         result = call(capsys, "build", recipe, "--out", tmp_path / "out", "--dry-run")
         assert_one_line(result, words)
+
+
+def test_another_precision_edits_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU is feigned: the precision of a recipe is in force only on one."""
+    recipe, _ = instructed(tmp_path)
+    with pytest.warns(UserWarning, match="no GPU"):
+        assert call(capsys, "build", recipe, "--out", tmp_path / "cpu").status == 0
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(StableDiffusionInstructPix2PixPipeline, "to", lambda pipeline, _: pipeline)
+    assert call(capsys, "build", recipe, "--out", tmp_path / "cpu").status == 0
+    changed(recipe, "", ("one_face = false\neditor", 'one_face = false\nprecision = "bfloat16"\neditor'))
+    assert call(capsys, "build", recipe, "--out", tmp_path / "cpu").status == 0
+    assert call(capsys, "build", recipe, "--out", tmp_path / "fresh").status == 0
+    resumed, fresh = rows(tmp_path / "cpu", "candidates"), rows(tmp_path / "fresh", "candidates")
+    assert {json.loads(row["provenance"])["precision"] for row in resumed} == {"bfloat16"}
+    assert [row["sha256"] for row in resumed] == [row["sha256"] for row in fresh]
+    assert len(list((tmp_path / "cpu" / ".build" / "edit").glob("*.parquet"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('"editor",', '"editor", pipeline = "NoSuchPipeline",'), "got 'NoSuchPipeline'"),
+        (('"editor",', '"editor", pipeline = "AutoencoderKL",'), "must name a pipeline class of diffusers"),
+        (('"editor",', '"editor", pipeline = "StableDiffusionPipeline",'), "must take 'image' to edit"),
+        (("steps = 2", 'steps = 2, prompt = "x"'), "edit.editor.call must not set 'prompt'"),
+        (("steps = 2", "steps = 2, num_images_per_prompt = 2"), "must not set 'num_images_per_prompt'"),
+        (("steps = 2", "steps = 0"), "edit.editor.call.num_inference_steps must be a whole number from 1 on"),
+        (("steps = 2", "steps = 2.5"), "num_inference_steps must be a whole number from 1 on, got 2.5"),
+        (("steps = 2", "steps = 2, guidance_scal = 2"), "doesn't take (did you mean 'guidance_scale'?)"),
+        (
+            ("steps = 2", "steps = 2, guidance_scale = inf"),
+            "'edit.editor.call': 'guidance_scale' must be a finite",
+        ),
+        (("steps = 2", "steps = 2, guidance_scale = nan"), "got nan"),
+        (("steps = 2", "steps = 2, x = { y = [2020-01-01] }"), "'edit.editor.call': 'x.y' must be a finite"),
+        (('"editor",', "3,"), "'edit.editor.checkpoint': Input should be a valid string, got 3"),
+        (
+            ("one_face = false\neditor", 'one_face = false\ninstructions = { glases = "x" }\neditor'),
+            "edit.instructions names 'glases', which edit.attributes doesn't (did you mean 'glasses'?)",
+        ),
+    ],
+)
+def test_an_editor_that_can_not_be_called_is_refused_before_anything_is_made(
+    tmp_path: Path, change: tuple[str, str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, _ = instructed(tmp_path)
+    changed(recipe, "", change)
+    assert_one_line(call(capsys, "build", recipe, "--out", tmp_path / "out"), words)
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("more", [(), ("--candidates", "demo")], ids=["build", "given"])
+def test_photos_of_a_group_that_the_taxonomy_drops_are_refused(
+    tmp_path: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, _ = instructed(tmp_path)
+    changed(recipe, "", ('licence = "other"', 'licence = "other"\ntaxonomy = "taxonomy.toml"'))
+    changed(tmp_path / "taxonomy.toml", TAXONOMY.replace('"IF"]', '"IF", "WF"]'))
+    options = [ROOT / "dataset_builder" / option if option == "demo" else option for option in more]
+    result = call(capsys, "build", recipe, "--out", tmp_path / "out", *options)
+    assert_one_line(result, "photos.csv names group 'WF', but the taxonomy's groups are WM;")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_no_build_made_is_left_alone(
@@ -369,6 +458,12 @@ def test_a_damaged_batch_size_says_what_to_delete(
         ("names.csv", ("name,group", "name,grp"), "a name list needs a column 'group'"),
         ("names.csv", ("WF", "WX"), "the taxonomy has no group 'WX'"),
         ("names.csv", ("cd,WM\nef,WM\n", ""), ""),
+        ("tiny.toml", ('"sega"', '"sega"\npushed = inf'), "'edit.pushed': Input should be a finite number"),
+        (
+            "tiny.toml",
+            ("steps = 12", "steps = 12\nguidance_scale = inf"),
+            "'source.guidance_scale': Input should",
+        ),
         ("taxonomy.toml", ('"IF"]', ']\n[attributes.glasses]\ntitle = "G"\ncategory = "a"'), "transition"),
     ],
 )
@@ -391,7 +486,6 @@ def test_bad_input(
 
 def test_a_face_beside_another_is_rejected(tmp_path: Path) -> None:
     from dataset_builder.generate.one_face import OneFace
-    from tests.support import ROOT
 
     head = read_faces(ROOT / "dataset_builder" / "demo" / "sources.parquet")[0].read()
     one = decode(head, "head").image
