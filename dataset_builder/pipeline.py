@@ -237,12 +237,13 @@ def alone(out: Path) -> Iterator[None]:
         InputError: another one is at work there.
     """
     try:
-        with FileLock(out / WORK_FOLDER / "lock", timeout=0):
-            yield
+        held = FileLock(out / WORK_FOLDER / "lock").acquire(timeout=0)
     except Timeout:
         raise InputError(
             f"another build is at work in {out}: wait until it has ended, or name another --out"
         ) from None
+    with held:
+        yield
 
 
 def _of_another_recipe(

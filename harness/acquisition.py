@@ -56,8 +56,8 @@ def acquisition_change(groups: Sequence[States], margin: Margin) -> Change:
 
     Args:
         groups: of each, states before and after (1 for a failure, 0 for a face that was found, NaN for untold
-            in that run) and identity's code of n pairs, shape (n,); some pair is told in both runs. Of two
-            groups the first's change is taken from the second's.
+            in that run) and identity, coded from 0, of n pairs, shape (n,); some pair is told in both runs.
+            Of two groups the first's change is taken from the second's.
         margin: what the change is held against, as a share.
     """
     counts = counted_together([_counts(own) for own in groups])
@@ -125,7 +125,7 @@ def _estimates(states: States, fill: tuple[float, float]) -> CellEstimates:
 def _bounded(states: States, fill: tuple[float, float], found: CellEstimates) -> Bounded:
     """The change of one group's share of failures, filled in."""
     before, after = _filled(states, fill)
-    people = np.unique(states[2], return_inverse=True)[1]
+    people = states[2]
     units = int(people.max()) + 1
     net = np.asarray(np.bincount(people, after - before) * (units / len(people)), dtype=np.float64)
     spread = Spread(float(found.se[0]), float(found.df[0]))

@@ -60,7 +60,7 @@ class _State(Settings):
     """
 
     batch_id: str | None
-    most: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    most: float = Field(default=0.0, ge=0)
     jobs: dict[str, _Entry]
 
 

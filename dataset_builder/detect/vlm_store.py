@@ -212,7 +212,7 @@ class _Kept(Settings):
     tokens_out: int = Field(ge=0, le=MOST_TOKENS, strict=True)
     resent: int = Field(ge=0, strict=True)
     # Not in answers that were kept before prices were.
-    dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    dollars: float | None = Field(default=None, ge=0, strict=True)
 
     @field_validator("answers")
     @classmethod

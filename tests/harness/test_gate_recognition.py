@@ -23,7 +23,7 @@ from harness.run import write_run
 from targets.base.errors import InputError
 from targets.card import TargetCard
 from tests.harness.runs import spread, write_deltas
-from tests.harness.test_gate import policy
+from tests.harness.test_gate import policy, with_failures
 from tests.harness.test_recognition import PEOPLE, outcomes
 from tests.support import call
 
@@ -128,15 +128,10 @@ def test_failures_to_acquire_are_counted_both_ways(base: Path, tmp_path: Path) -
 
 
 def test_a_difference_of_failures_to_acquire(tmp_path: Path) -> None:
-    def deltas(lost: int) -> np.ndarray:
-        values = spread(200, 0.3, 0.1)
-        values[:lost] = np.nan
-        return values
-
-    before = {("glasses", group): deltas(0) for group in ("WM", "BF")}
+    before = {("glasses", group): with_failures(200, 0) for group in ("WM", "BF")}
     base = write_deltas(tmp_path / "a", before)
     rule = {"metric": "difference", "of": "fta", "group": ["WM", "BF"], "harmful": "both", "margin": 0.05}
-    one = write_deltas(tmp_path / "b", {**before, ("glasses", "BF"): deltas(60)})
+    one = write_deltas(tmp_path / "b", {**before, ("glasses", "BF"): with_failures(200, 60)})
     (check,) = held(one, base, tmp_path, **rule).checks
     assert check.outcome == "fail", check.summary
     assert check.change.change == pytest.approx(0.3)
@@ -147,14 +142,11 @@ def test_a_difference_of_failures_to_acquire(tmp_path: Path) -> None:
 
 
 def test_a_difference_of_failures_says_how_many_identities_would_decide(tmp_path: Path) -> None:
-    def deltas(lost: int) -> np.ndarray:
-        values = spread(100, 0.3, 0.1)
-        values[:lost] = np.nan
-        return values
-
-    before = {("glasses", group): deltas(0) for group in ("WM", "BF")}
+    before = {("glasses", group): with_failures(100, 0) for group in ("WM", "BF")}
     base = write_deltas(tmp_path / "a", before)
-    new = write_deltas(tmp_path / "b", {("glasses", "WM"): deltas(4), ("glasses", "BF"): deltas(10)})
+    new = write_deltas(
+        tmp_path / "b", {("glasses", "WM"): with_failures(100, 4), ("glasses", "BF"): with_failures(100, 10)}
+    )
     rule = {"metric": "difference", "of": "fta", "group": ["WM", "BF"], "harmful": "higher", "margin": 0.1}
     (check,) = held(new, base, tmp_path, **rule).checks
     se = np.sqrt((0.04 * 0.96 + 0.1 * 0.9) / 99)
