@@ -10,6 +10,7 @@ import numpy as np
 from harness.outcomes import CODES, OK, Embedded, Outcomes
 from harness.stats.comparisons import Comparisons, Side, comparisons, sorted_side
 from harness.stats.numerics import Bools, Floats, Ints
+from harness.stats.vectors import row_cosines
 from targets.base.tables import ObjectArray
 
 FTA = tuple(CODES[name] for name in ("no_face", "no_answer"))
@@ -103,10 +104,7 @@ def faces_of(outcomes: Outcomes, embedded: Embedded, groups: Sequence[str]) -> F
 
 def cosines(one: Floats, other: Floats) -> Floats:
     """Cosine of each row with the row beside it, -inf where a face was not acquired."""
-    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    products = np.einsum("nd,nd->n", one, other)
-    fine = np.isfinite(products) & (lengths > 0)
-    return np.where(fine, np.clip(products / np.where(fine, lengths, 1.0), -1.0, 1.0), -np.inf)
+    return np.nan_to_num(row_cosines(one, other), nan=-np.inf)
 
 
 def genuine(scores: Floats, people: Ints, size: int, kept: Bools) -> Comparisons:

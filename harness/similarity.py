@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.outcomes import FloatArray, Labels
+from harness.stats.vectors import row_cosines, unit_rows
 from targets.protocol import PictureId
 
 CONCEPTS = ("match", "identity")
@@ -54,17 +55,17 @@ def similarities(
     Returns:
         Cosines in [-1, 1], NaN where an embedding or a reference is missing.
     """
-    before, after = _normalised(source), _normalised(transformed)
+    before, after = unit_rows(source), unit_rows(transformed)
     others = _other_pictures(labels, before, source_key)
     k = _reference_count(others, references)
     reference = np.full_like(before, np.nan)
     for index, rows in enumerate(others):
         if k and len(rows) >= k:
-            reference[index] = _normalised(before[rows[:k]].mean(axis=0, keepdims=True))[0]
+            reference[index] = unit_rows(before[rows[:k]].mean(axis=0))
     identity = np.where(np.isnan(before).all(axis=1), np.nan, 1.0)
     return Similarities(
-        source=np.column_stack([_cosine(before, reference), identity]),
-        transformed=np.column_stack([_cosine(after, reference), _cosine(before, after)]),
+        source=np.column_stack([row_cosines(before, reference), identity]),
+        transformed=np.column_stack([row_cosines(after, reference), row_cosines(before, after)]),
         references=k,
     )
 
@@ -115,16 +116,6 @@ def captured_similarities(
 def _reference_count(others: Sequence[Sequence[int]], references: int | None) -> int:
     counts = [len(rows) for rows in others if rows]
     return references if references is not None else min(counts, default=0)
-
-
-def _normalised(vectors: FloatArray) -> FloatArray:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(length > 0, length, np.nan)
-
-
-def _cosine(first: FloatArray, second: FloatArray) -> FloatArray:
-    cosine: FloatArray = np.clip(np.einsum("nd,nd->n", first, second), -1.0, 1.0)
-    return cosine
 
 
 def _other_pictures(labels: Labels, vectors: FloatArray, source_key: Sequence[str | None]) -> list[list[int]]:

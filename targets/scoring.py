@@ -90,6 +90,7 @@ def score_pictures(
 
 # Below this, starting processes and filling the pipeline costs more than it gains.
 PROCESSES_FROM = 512
+NO_VECTOR = "a vector of NaN, or of length 0, which has no direction"
 
 _Waiting = list[Opened]
 
@@ -114,8 +115,23 @@ def _ask(
                     _ask_one_alone(loaded, waiting[0], scores, caution)
                     caution = None
                 _keep(cache, waiting, scores)
-    hints: Mapping[str, str] = getattr(loaded.target, "hints", {})
-    return {name: _seen(item, cache, len(loaded.card.concepts), hints) for name, item in facts.items()}
+    own: Mapping[str, str] = {NO_ANSWER: NO_VECTOR} if loaded.card.kind == "embedding" else {}
+    hints = {**own, **getattr(loaded.target, "hints", {})}
+    width = len(loaded.card.concepts) or _vector_length(loaded, facts, cache)
+    return {name: _seen(item, cache, width, hints) for name, item in facts.items()}
+
+
+def _vector_length(loaded: LoadedTarget, facts: Mapping[str, Facts], cache: ScoreCache) -> int:
+    """Components of an embedder's vectors; 1, for a NaN, where it was asked about no picture."""
+    hashes = {fact.pixel_hash for fact in facts.values() if fact.pixel_hash in cache.rows}
+    lengths = {len(cache.rows[name][1]) for name in hashes if name is not None}
+    _check_one_length(loaded, lengths)
+    return max(lengths, default=0) or 1
+
+
+def _check_one_length(loaded: LoadedTarget, lengths: set[int]) -> None:
+    if len(lengths) > 1:
+        raise TargetError(f"target {loaded.card.spec}: vectors must have one length, got {sorted(lengths)}")
 
 
 def _score_batch(loaded: LoadedTarget, waiting: _Waiting) -> Scores:
@@ -140,6 +156,7 @@ def _ask_one_alone(
     """Ask about the first picture of a run once more, alone: its batch-mates must not have mattered."""
     alone = call_target(loaded, [item.content], [item.name]).values[0]
     first = together.values[0]
+    _check_one_length(loaded, {len(alone), len(first)})
     both = np.isfinite(alone) & np.isfinite(first)
     gap = np.abs(alone[both] - first[both]).max(initial=0.0)
     if gap > BATCH_TOLERANCE * max(1.0, float(np.abs(first[both]).max(initial=0.0))):
@@ -319,6 +336,9 @@ def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
     reasons: Sequence[str | None] = answer.reasons if isinstance(answer, Scores) else (None,) * count
     if len(reasons) != count:
         raise TargetError(f"target {loaded.card.spec} must give {count} reasons, got {len(reasons)}")
+    if loaded.card.kind == "embedding":
+        # A vector without a direction has no cosine.
+        values = np.where((values == 0.0).all(axis=1, keepdims=True), np.nan, values)
     silent = [bool(np.isnan(row).all()) for row in values]
     kept = tuple((r or NO_ANSWER) if s else r for r, s in zip(reasons, silent, strict=True))
     return Scores(values, kept)

@@ -137,6 +137,27 @@ def answers(values: Any) -> Scores:
     return Scores(rows, tuple(None if fine else NO_ANSWER for fine in whole))
 
 
+def unit(vectors: Any) -> Any:
+    """(..., d) float32 vectors scaled to length 1, of any finite length; NaN for one of length 0.
+
+    The largest component is divided out first: in float32 the square of 1e20 overflows.
+    """
+    scaled = vectors / vectors.abs().amax(dim=-1, keepdim=True)
+    return scaled / scaled.norm(dim=-1, keepdim=True)
+
+
+def mean_direction(vectors: Any, what: str) -> Any:
+    """(d,): the normalised mean of the directions of (n, d) vectors.
+
+    Raises:
+        InputError: a vector, or the mean, has no direction; ``what`` names them in the message.
+    """
+    mean = unit(unit(vectors).mean(dim=0))
+    if not bool(mean.isfinite().all()):
+        raise InputError(f"{what}: the model's vector must have a finite length above 0")
+    return mean
+
+
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     """Label names as concepts: a name that occurs twice (ImageNet's "crane") gets its number behind it."""
     return tuple(

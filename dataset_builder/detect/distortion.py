@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from dataset_builder.schema.verdict import Label
+from harness.stats.vectors import unit_rows
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
@@ -64,9 +65,7 @@ class DistortionModel(Settings):
 
 def decision_values(vectors: FloatArray, coefficients: FloatArray, intercept: float) -> FloatArray:
     """Signed distance-like values (n,) of (n, d) vectors, scaled to unit length first."""
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = vectors / np.where(length > 0, length, np.nan)
-    values: FloatArray = unit @ coefficients + intercept
+    values: FloatArray = unit_rows(vectors) @ coefficients + intercept
     return values
 
 
@@ -105,9 +104,8 @@ def train_svm(
     if len(set(distorted)) < 2:
         raise InputError("a distortion detector needs clean and distorted pictures to train on")
     svm = require("sklearn.svm", "detector", "training a distortion detector")
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     model = svm.LinearSVC(C=cost, class_weight="balanced", random_state=0, max_iter=20_000)
-    model.fit(unit, np.asarray(distorted, dtype=int))
+    model.fit(unit_rows(vectors), np.asarray(distorted, dtype=int))
     return np.asarray(model.coef_[0], dtype=np.float64), float(model.intercept_[0])
 
 

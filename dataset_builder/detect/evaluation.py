@@ -18,6 +18,7 @@ from dataset_builder.schema.taxonomy import Taxonomy
 from dataset_builder.schema.verdict import Evidence, Label
 from harness.stats.intervals import CellEstimates, cell_estimates
 from harness.stats.proportions import clopper_pearson
+from harness.stats.vectors import row_cosines
 from targets.base.errors import InputError
 from targets.catalogue import LoadedTarget
 from targets.protocol import FloatArray
@@ -297,9 +298,7 @@ def effects(
 
 
 def _cosines(before: FloatArray, after: FloatArray) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
-    lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-    cosine = (before * after).sum(axis=1) / np.where(lengths > 0, lengths, np.nan)
-    return np.ones((len(before), 1)), cosine[:, None], ("identity",)
+    return np.ones((len(before), 1)), row_cosines(before, after)[:, None], ("identity",)
 
 
 def _estimate(

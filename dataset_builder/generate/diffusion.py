@@ -21,6 +21,7 @@ from dataset_builder.generate.one_face import OneFace
 from dataset_builder.generate.pictures import encode_png
 from dataset_builder.schema.faces import Face, SourceRequest
 from dataset_builder.stages import DiffusionSource
+from harness.stats.vectors import unit_rows
 from targets.base.errors import InputError
 from targets.card import TargetCard
 from targets.protocol import Embedder, Scores
@@ -161,9 +162,7 @@ def most_alike(vectors: npt.NDArray[np.floating[Any]], count: int) -> list[int]:
         length 0 agrees with none.
     """
     answered = [index for index, row in enumerate(vectors) if np.isfinite(row).all()]
-    rows = np.asarray(vectors, dtype=np.float64)[answered]
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    unit = np.nan_to_num(unit_rows(vectors[answered]))
     cosines = unit @ unit.T
     agreement = cosines.sum(axis=1) - cosines.diagonal()
     return [answered[index] for index in np.argsort(-agreement, kind="stable")[:count]]

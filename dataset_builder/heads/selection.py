@@ -19,6 +19,7 @@ from dataset_builder.heads.identity import GROUPS, sample_person
 from dataset_builder.heads.picture import HeadRequest, make_all
 from dataset_builder.heads.proportions import looks_human
 from dataset_builder.heads.renderer import RenderSettings
+from harness.stats.vectors import unit_rows
 
 Embeddings = NDArray[np.float64]
 Embed = Callable[[Sequence[bytes]], Embeddings]
@@ -43,7 +44,7 @@ def choose(embeddings: Embeddings, count: int, usable: float = 0.6) -> Choice:
     ``embeddings`` has shape (identities, variations, d); a row of NaN (no face found) rules its identity
     out, as does a mean cosine between its own variations below ``usable``.
     """
-    vectors = embeddings / np.linalg.norm(embeddings, axis=2, keepdims=True)
+    vectors = unit_rows(embeddings)
     same = _same(vectors)
     candidates = np.nonzero(same >= usable)[0]
     if len(candidates) < count:

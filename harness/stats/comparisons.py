@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.stats.numerics import Bools, Floats, Ints
+from harness.stats.vectors import unit_rows
 
 Singles = NDArray[np.float32]
 Design = Literal["within", "among", "between"]
@@ -119,8 +120,7 @@ def unit_vectors(vectors: Floats) -> Singles:
     Args:
         vectors: shape (n, d).
     """
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(length > 0, length, np.nan), dtype=np.float32)
+    return unit_rows(vectors).astype(np.float32)
 
 
 @dataclass(frozen=True)

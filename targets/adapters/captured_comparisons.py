@@ -34,6 +34,9 @@ from targets.base.tables import Table, parse_number, read_table
 from targets.card import TargetCard
 from targets.protocol import NO_ANSWER, FloatArray, PictureId, Scores
 
+ROUNDING = 1e-6
+"""Share by which float32 may lift the similarity of one and the same face above the scale."""
+
 
 class ComparisonSettings(Settings):
     """Settings of the target.
@@ -116,11 +119,11 @@ def _read(table: Table, scale: float) -> dict[frozenset[str], float]:
         value, fault = parse_number(table.columns["similarity"][index])
         if fault and fault != "absent":
             raise InputError(f"{table.row(index)}: a similarity must be a number or empty")
-        if value > scale:
+        if value > scale * (1 + ROUNDING):
             raise InputError(
-                f"{table.row(index)}: a similarity must be at most scale={scale:g}, got {value:g}"
+                f"{table.row(index)}: a similarity must be at most scale={scale:.12g}, got {value:.12g}"
             )
-        both, similarity = frozenset((first, second)), value / scale
+        both, similarity = frozenset((first, second)), value if np.isnan(value) else min(value / scale, 1.0)
         if both in found and not np.array_equal(found[both], similarity, equal_nan=True):
             raise InputError(f"{table.row(index)}: '{first}' and '{second}' were compared twice; keep one")
         found[both] = similarity

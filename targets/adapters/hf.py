@@ -31,8 +31,10 @@ from targets.torch_tools import (
     device_of,
     distinct_names,
     loading,
+    mean_direction,
     precision_of,
     state_digest,
+    unit,
     versions_of,
 )
 
@@ -173,12 +175,11 @@ class HfZeroShot(_Hf):
 
     def _text_vector(self, tokenizer: Any, texts: list[str]) -> Any:
         """(d,): the normalised mean over a concept's sentences."""
-        normalize = self._torch.nn.functional.normalize
         # SigLIP was trained on padded texts, CLIP does not mind.
         tokens = tokenizer(texts, padding="max_length", truncation=True, return_tensors="pt").to(self._device)
         with self._torch.inference_mode():
             vectors = _pooled(self._model.get_text_features(**tokens)).float()
-            return normalize(normalize(vectors, dim=-1).mean(dim=0), dim=0)
+            return mean_direction(vectors, f"hf:{self._name}, concept '{texts[0]}'")
 
     def score(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, c) cosines or probabilities; a NaN row where the precision overflowed."""
@@ -186,7 +187,7 @@ class HfZeroShot(_Hf):
             return Scores(np.zeros((0, len(self.concepts))), ())
         with self._torch.inference_mode():
             vectors = _pooled(self._model.get_image_features(pixel_values=self._batch(images))).float()
-            cosine = self._torch.nn.functional.normalize(vectors, dim=-1) @ self._texts
+            cosine = (unit(vectors) @ self._texts).clamp(-1.0, 1.0)
             return answers(cosine if self._scale is None else (self._scale * cosine).softmax(dim=-1))
 
 

@@ -30,8 +30,10 @@ from targets.torch_tools import (
     device_of,
     exact,
     loading,
+    mean_direction,
     precision_of,
     state_digest,
+    unit,
     versions_of,
 )
 
@@ -106,7 +108,7 @@ class _Clip:
     def _answered(self, batch: Any) -> Any:
         """(n, 3, s, s) pictures to (n, c) answers in float32."""
         vectors = self._model.encode_image(batch).float()
-        return self._head(self._torch.nn.functional.normalize(vectors, dim=-1))
+        return self._head(unit(vectors))
 
     def _head(self, vectors: Any) -> Any:
         return vectors
@@ -156,14 +158,13 @@ class ClipConcepts(_Clip):
         """(d, c): one unit vector a concept, the normalised mean over its sentences."""
         columns = []
         with self._torch.inference_mode():
-            for texts in asked.values():
+            for concept, texts in asked.items():
                 vectors = self._model.encode_text(tokenizer(texts).to(self._device)).float()
-                mean = self._torch.nn.functional.normalize(vectors, dim=-1).mean(dim=0)
-                columns.append(self._torch.nn.functional.normalize(mean, dim=0))
+                columns.append(mean_direction(vectors, f"concept '{concept}'"))
         return self._torch.stack(columns, dim=1)
 
     def _head(self, vectors: Any) -> Any:
-        cosine = vectors @ self._texts
+        cosine = (vectors @ self._texts).clamp(-1.0, 1.0)
         return cosine if self._scale is None else (self._scale * cosine).softmax(dim=-1)
 
     def score(self, images: Sequence[Image.Image]) -> Scores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,19 @@ def test_the_softmax_is_that_of_the_model(clip: Path) -> None:
     asked = {"smile": "smile", "hat": "hat"}
     settings = {"concepts": asked, "templates": ["{}"], "output": "softmax"}
     assert np.allclose(scores_of(f"hf:{clip}", settings), expected, atol=1e-5)
+
+
+def test_the_length_of_vectors_does_not_move_a_cosine(clip: Path, tmp_path: Path) -> None:
+    settings = {"concepts": {"smile": "smile", "hat": "hat"}, "output": "cosine"}
+    expected = scores_of(f"hf:{clip}", settings)
+    scaled = tmp_path / "scaled"
+    shutil.copytree(clip, scaled)
+    model = transformers.AutoModel.from_pretrained(clip)
+    with torch.no_grad():
+        for projection in (model.visual_projection, model.text_projection):
+            projection.weight *= 1e22
+    model.save_pretrained(scaled)
+    assert scores_of(f"hf:{scaled}", settings) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(

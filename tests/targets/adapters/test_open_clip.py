@@ -72,6 +72,16 @@ def test_the_cosine_is_that_of_open_clip_itself(model: Path) -> None:
     assert scores_of(f"open-clip:{model}", other)[0, 0] == pytest.approx(expected[1], abs=1e-6)
 
 
+@pytest.mark.parametrize("factor", [1e22, 1e-22])
+def test_the_length_of_vectors_does_not_move_a_cosine(model: Path, tmp_path: Path, factor: float) -> None:
+    expected = scores_of(f"open-clip:{model}", TWO)
+    state = safetensors.load_file(model / "open_clip_model.safetensors")
+    scaled = {k: v * factor if k in ("visual.proj", "text_projection") else v for k, v in state.items()}
+    safetensors.save_file(scaled, tmp_path / "open_clip_model.safetensors")
+    (tmp_path / "open_clip_config.json").write_bytes((model / "open_clip_config.json").read_bytes())
+    assert scores_of(f"open-clip:{tmp_path}", TWO) == pytest.approx(expected, abs=1e-5)
+
+
 def test_softmax_sums_to_one_over_the_concepts(model: Path) -> None:
     values = scores_of(f"open-clip:{model}", {**TWO, "output": "softmax"})
     assert values.sum(axis=1) == pytest.approx(1)
