@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy import special
 
 from harness.axes import CoarseAxis
 from harness.estimates import AttributeEstimates, IntArray
 from harness.numbers import number
 from harness.outcomes import OK, REASONS, Outcomes
 from harness.record import Cell, Family, Interval, Status
+from harness.stats import hall
 from harness.stats.families import adjust
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import CellEstimates
@@ -98,7 +98,7 @@ def _interval(estimates: CellEstimates, index: int) -> Interval:
         low=float(estimates.low[index]),
         high=float(estimates.high[index]),
         level=estimates.level,
-        method=estimates.method,
+        method=estimates.interval_method(index),
     )
 
 
@@ -127,12 +127,11 @@ def coarse_cells(
 def _coarse_cell(
     labels: dict[str, str], by: str, means: GroupMeans, at: tuple[int, int], level: float
 ) -> Cell:
-    delta, se, df = (float(values[at]) for values in (means.delta, means.se, means.df))
+    delta, se, df, skew = (float(values[at]) for values in (means.delta, means.se, means.df, means.skew))
     status: Status = "undefined"
     if np.isfinite(delta) and np.isfinite(se):
         status = "ok" if se > 0 else "zero_variance"
     ok = status == "ok"
-    half = float(special.stdtrit(df, 0.5 + level / 2) * se) if ok else np.nan
     named = {"few_identities": means.few_identities[at], "skewed": means.skewed[at]}
     return Cell(
         **labels,
@@ -144,14 +143,20 @@ def _coarse_cell(
         delta=number(delta),
         se=se if ok else None,
         df=df if ok else None,
-        ci=Interval(low=delta - half, high=delta + half, level=level, method="equal weights") if ok else None,
-        p=float(2 * special.stdtr(df, -abs(delta / se))) if ok else None,
+        ci=_coarse_interval(delta, se, df, skew, level) if ok else None,
+        p=float(hall.p_two_sided(delta, se, df, skew)) if ok else None,
         p_adjusted=None,
         family=None,
         status=status,
         flags=tuple(name for name, is_set in named.items() if is_set),
         excluded={},
     )
+
+
+def _coarse_interval(delta: float, se: float, df: float, skew: float, level: float) -> Interval:
+    low, high = hall.bounds(delta, se, df, skew, (1 - level) / 2)
+    method = "equal weights" + (hall.METHOD if skew else "")
+    return Interval(low=float(low), high=float(high), level=level, method=method)
 
 
 def adjusted_cells(cells: Sequence[Cell], target: str) -> tuple[list[Cell], list[Family]]:

@@ -43,7 +43,7 @@ class ComparedCell:
         base, new: mean deltas on the pairs scored in both; NaN without any.
         change, se, df, low, high: new minus base with CR2 interval; NaN where undefined.
         p, p_adjusted: of no change; Holm over all cells shown.
-        status, flags: as in a record's cell.
+        status, flags: as in a record's cell; ``method``: of the interval, as there.
     """
 
     attribute: str
@@ -64,6 +64,7 @@ class ComparedCell:
     p_adjusted: float
     status: str
     flags: tuple[str, ...]
+    method: str
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,7 @@ def _cell(
         p_adjusted=np.nan,
         status=str(found.status[0]),
         flags=tuple(found.flags(0)),
+        method=found.interval_method(0),
     )
 
 
@@ -244,8 +246,8 @@ def comparison_table(found: Comparison) -> DisparityTable:
     notes = [
         *(note for flag, note in FLAG_NOTES.items() if flag in flags),
         *(note for status, note in STATUS_NOTES.items() if status in statuses),
-        f"n: pairs and identities scored in both runs; # p adjusted over {len(found.cells)} cells (Holm)",
-        "a cell without # does not show that nothing changed; that takes a margin (facedelta gate)",
+        f"n: pairs and identities scored in both runs; * p adjusted over {len(found.cells)} cells (Holm)",
+        "a cell without * does not show that nothing changed; that takes a margin (facedelta gate)",
         *found.notes,
     ]
     title = (
@@ -259,10 +261,10 @@ def _text(cell: ComparedCell | None, level: float) -> str:
     if cell is None or not cell.n_pairs:
         return NOT_MEASURED
     marks = "".join(FLAG_MARKS.get(flag, "") for flag in cell.flags)
-    marks += "#" if cell.p_adjusted < 1 - level else ""
+    marks += "*" if cell.p_adjusted < 1 - level else ""
     text = f"{two_digits(cell.change)}{STATUS_MARKS[cell.status]}"
     if cell.status == "ok":
-        interval = Interval(low=cell.low, high=cell.high, level=level, method="cluster")
+        interval = Interval(low=cell.low, high=cell.high, level=level, method=cell.method)
         text = interval_text(cell.change, interval)
     moved = f", {cell.lost} lost" if cell.lost else ""
     moved += f", {cell.gained} gained" if cell.gained else ""

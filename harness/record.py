@@ -26,7 +26,11 @@ class _Part(BaseModel):
 
 
 class Interval(_Part):
-    """A confidence interval; ``level`` in (0, 1), ``method`` as in ``--ci``."""
+    """A confidence interval; ``level`` in (0, 1).
+
+    ``method`` as in ``--ci``, "equal weights" or "satterthwaite"; for skewed cells it says how bounds were
+    widened (``harness.stats.hall``), and the interval is not symmetric.
+    """
 
     low: FiniteFloat
     high: FiniteFloat

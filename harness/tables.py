@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import Literal
 
 from harness.record import Cell, Discovery, Disparity, Interval, Omnibus, Record
+from harness.stats import hall
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
 from targets.base.text import nearest
 
-FLAG_MARKS = {"few_identities": "†", "skewed": "‡", "scale_dependent": "#"}
+FLAG_MARKS = {"few_identities": "†", "skewed": "‡", "bootstrap_misses": "×", "scale_dependent": "#"}
 FLAG_NOTES = {
     "few_identities": "† fewer than 10 identities",
-    "skewed": "‡ skewed scores: the interval may miss more often than its level says",
+    "skewed": "‡ skewed scores: intervals of cells clustered by identity are widened (Hall 1992); still, any "
+    "interval, band or test of them may err more often than its level says",
+    "bootstrap_misses": "× so few identities that a bootstrap interval misses over 1.2 times as often as its "
+    "level says, even for normal scores",
     "scale_dependent": "# sign or decision differ on another scale of the score (logit or rank)",
 }
 STATUS_MARKS = {"ok": "", "zero_variance": " ==", "undefined": " ?"}
@@ -90,7 +94,8 @@ def cell_text(cell: Cell) -> str:
 def interval_text(value: float, interval: Interval) -> str:
     """Write "value ± half-width", or "value [low, high]" for an interval that is not symmetric."""
     low, high = value - interval.low, interval.high - value
-    if abs(low - high) <= 1e-9 * max(abs(low), abs(high)):
+    widened = interval.method.endswith(hall.METHOD)
+    if not widened and abs(low - high) <= 1e-9 * max(abs(low), abs(high)):
         return f"{two_digits(value)} ± {two_digits(high)}"
     return f"{two_digits(value)} [{two_digits(interval.low)}, {two_digits(interval.high)}]"
 

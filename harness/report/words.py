@@ -11,7 +11,9 @@ from targets.base.text import counted, shortlist
 
 FLAGS = {
     "few_identities": "fewer than 10 identities",
-    "skewed": "skewed scores: the interval may miss more often than its level says",
+    "skewed": "skewed scores: intervals clustered by identity are widened (Hall 1992), and any interval may "
+    "still miss more often than its level says",
+    "bootstrap_misses": "so few identities that a bootstrap interval misses too often even for normal scores",
     "scale_dependent": "sign or decision differ on another scale of the score",
     "depends_on_filter": "on all candidates the difference has another sign or decision",
 }

@@ -95,7 +95,7 @@ def aggregate(groups: GroupMeans, levels: Ints, strata: Ints) -> Aggregate:
     used = _common_support(defined, levels, strata)
     names = np.unique(levels)
     parts = [_mean_of(groups, used & (levels == level)[:, None]) for level in names]
-    delta, se, df = (np.stack(column) for column in zip(*parts, strict=True))
+    delta, se, df, skew = (np.stack(column) for column in zip(*parts, strict=True))
     rows = [used & (levels == level)[:, None] for level in names]
     means = GroupMeans(
         delta=delta,
@@ -105,24 +105,32 @@ def aggregate(groups: GroupMeans, levels: Ints, strata: Ints) -> Aggregate:
         n_identities=np.stack([np.where(row, groups.n_identities, 0).sum(axis=0) for row in rows]),
         few_identities=np.stack([(row & groups.few_identities).any(axis=0) for row in rows]),
         skewed=np.stack([(row & groups.skewed).any(axis=0) for row in rows]),
+        skew=skew,
     )
     return Aggregate(levels=names, means=means, used=used, left_out=defined & ~used)
 
 
-def _mean_of(groups: GroupMeans, rows: Bools) -> tuple[Floats, Floats, Floats]:
-    """Return delta, se and df of the unweighted mean over the marked rows; NaN where there are none."""
+def _mean_of(groups: GroupMeans, rows: Bools) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return delta, se, df and skewness of the unweighted mean of the marked rows; NaN where there are none.
+
+    Third moments of independent means add like variances, so the skewness is sum(se^3 k) / sum(se^2)^1.5.
+    """
     count = rows.sum(axis=0)
     errors = np.where(rows, groups.se, 0.0)
     largest = errors.max(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         delta = np.where(rows, groups.delta / count, 0.0).sum(axis=0)
-        se = largest * np.sqrt((np.where(rows, errors / largest, 0.0) ** 2).sum(axis=0)) / count
+        share = np.where(rows, errors / largest, 0.0)
+        size = np.sqrt((share**2).sum(axis=0))
+        se = largest * size / count
+        skew = (share**3 * np.where(rows, groups.skew, 0.0)).sum(axis=0) / size**3
         df = satterthwaite(errors, np.where(rows, groups.df, 1.0))
     flat = (count > 0) & (largest == 0.0)
     se = np.where(flat, 0.0, se)
     df = np.where(flat, np.where(rows, groups.df, 0.0).sum(axis=0), df)
-    missing = count == 0
-    return np.where(missing, np.nan, delta), np.where(missing, np.nan, se), np.where(missing, np.nan, df)
+    skew = np.where(flat | (count == 0), 0.0, skew)
+    delta, se, df = (np.where(count == 0, np.nan, values) for values in (delta, se, df))
+    return delta, se, df, skew
 
 
 def level_omnibus(groups: GroupMeans, levels: Ints, strata: Ints) -> OmnibusTest:

@@ -22,6 +22,7 @@ class GroupMeans:
         n_pairs: kept pairs.
         n_identities: clusters among them.
         few_identities, skewed: the cells' flags.
+        skew: skewness of the mean, for bounds and tests by `harness.stats.hall`; 0 where they stay plain t.
     """
 
     delta: Floats
@@ -31,6 +32,7 @@ class GroupMeans:
     n_identities: Ints
     few_identities: Bools
     skewed: Bools
+    skew: Floats
 
     @classmethod
     def stack(cls, cells: Sequence[CellEstimates]) -> GroupMeans:
@@ -55,6 +57,7 @@ class GroupMeans:
             n_identities=np.stack([cell.n_identities for cell in cells]),
             few_identities=np.stack([cell.few_identities for cell in cells]),
             skewed=np.stack([cell.skewed for cell in cells]),
+            skew=np.stack([cell.skew for cell in cells]),
         )
 
     @property

@@ -9,7 +9,8 @@ concept; an undefined number is NaN inside and has a status and a reason beside 
 NaN into null and shows the status.
 
 Methods (formulas: `harness.stats.sandwich`):
-    cluster    CR2 standard error by cluster, Satterthwaite degrees of freedom, t quantile. The default.
+    cluster    CR2 standard error by cluster, Satterthwaite degrees of freedom, t quantile. The default. Each
+               bound of a skewed cell is the wider of that and Hall's transformation (`harness.stats.hall`).
     t          the paper's: pairs taken as independent, n - 1 degrees of freedom.
     bootstrap  clusters resampled, percentile interval (`harness.stats.bootstrap`).
 """
@@ -21,9 +22,9 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
-from harness.stats.bootstrap import MIN_DRAWS_999, MIN_IDENTITIES_999, percentile_interval
+from harness.stats import hall
+from harness.stats.bootstrap import misses_often, percentile_interval, refusal
 from harness.stats.cells import Block, blocks, checked
 from harness.stats.numerics import Bools, Floats, Ints
 from harness.stats.sandwich import Structure, satterthwaite_df, variance_of_mean
@@ -31,7 +32,6 @@ from harness.stats.sandwich import Structure, satterthwaite_df, variance_of_mean
 Method = Literal["t", "cluster", "bootstrap"]
 
 FEW_IDENTITIES = 10
-SKEWNESS_FACTOR = 100.0
 _NUMBERS = (
     "mean_source",
     "mean_transformed",
@@ -49,8 +49,9 @@ REASONS = {
     "one_pair": "a single pair has no spread, so no interval can be given",
     "one_identity": "all pairs show one identity, so the spread between identities is unknown",
     "rounding_noise": "the deltas differ by no more than floating-point rounding",
-    "bootstrap_few_identities": "a 99.9 % bootstrap interval needs at least 60 identities",
-    "bootstrap_few_draws": "a 99.9 % bootstrap interval needs at least 20,000 draws",
+    "bootstrap_few_identities": "too few identities: a bootstrap interval at this level would miss twice as "
+    "often as it says even for normal scores (99.9 % needs 60); the method cluster has none of this",
+    "bootstrap_few_draws": "a bootstrap interval needs 20 draws over 1 - level: 20,000 for 99.9 %",
     "overflow": "the mean delta or its interval exceeds the largest floating-point number",
 }
 """What each reason code of a status other than `ok` means, as a sentence for a reader."""
@@ -72,10 +73,13 @@ class CellEstimates:
         low, high: the interval; NaN unless the status is `ok`.
         p: two-sided p value of delta = 0; NaN unless the status is `ok`.
         skewness: of the cluster sums (moment ratio m3 / m2^1.5); NaN when undefined.
+        skew: skewness of the mean for `harness.stats.hall`, `skewness` over sqrt(G); 0 unless the cell is
+            skewed and the method `cluster`.
         status: `ok`, `zero_variance` or `undefined`.
         reason: key of `REASONS`, empty for `ok`.
         few_identities: fewer than 10 identities.
         skewed: fewer identities than 100 times the squared skewness.
+        bootstrap_misses: a bootstrap interval that misses more than 1.2 times as often as its level says.
         seed: the seed behind a bootstrap, None for the other methods.
     """
 
@@ -93,10 +97,12 @@ class CellEstimates:
     high: Floats
     p: Floats
     skewness: Floats
+    skew: Floats
     status: NDArray[np.str_]
     reason: NDArray[np.str_]
     few_identities: Bools
     skewed: Bools
+    bootstrap_misses: Bools
     seed: int | None = None
 
     @property
@@ -106,8 +112,16 @@ class CellEstimates:
 
     def flags(self, concept: int) -> list[str]:
         """Return the names of the flags that are set for one concept."""
-        named = {"few_identities": self.few_identities, "skewed": self.skewed}
+        named = {
+            "few_identities": self.few_identities,
+            "skewed": self.skewed,
+            "bootstrap_misses": self.bootstrap_misses,
+        }
         return [name for name, values in named.items() if values[concept]]
+
+    def interval_method(self, concept: int) -> str:
+        """Return how the interval of one concept is made."""
+        return self.method + (hall.METHOD if self.skew[concept] else "")
 
 
 def cell_estimates(
@@ -157,10 +171,12 @@ def _blank(method: Method, level: float, n: int, seed: int | None) -> CellEstima
         n_excluded=np.zeros(n, dtype=np.int64),
         n_identities=np.zeros(n, dtype=np.int64),
         **{name: np.full(n, np.nan) for name in _NUMBERS},
+        skew=np.zeros(n),
         status=np.full(n, "undefined", dtype="<U13"),
         reason=np.full(n, "no_pairs", dtype="<U24"),
         few_identities=np.zeros(n, dtype=bool),
         skewed=np.zeros(n, dtype=bool),
+        bootstrap_misses=np.zeros(n, dtype=bool),
         seed=seed,
     )
 
@@ -205,8 +221,10 @@ def _fill_interval(out: CellEstimates, block: Block, draws: int, seed: int) -> N
     noise = block.noise(sums, structure)
     variance = variance_of_mean(sums, structure)
     variance[noise] = 0.0
-    out.skewness[columns] = skewness(sums, noise)
-    out.skewed[columns] = structure.n_clusters < SKEWNESS_FACTOR * out.skewness[columns] ** 2
+    out.skewness[columns] = hall.skewness(sums, noise)
+    out.skewed[columns] = hall.is_skewed(out.skewness[columns], structure.n_clusters)
+    if out.method == "cluster":
+        out.skew[columns] = hall.skew_of_mean(out.skewness[columns], structure.n_clusters)
     out.df[columns] = df = satterthwaite_df(structure)
     with np.errstate(over="ignore"):
         out.se[columns] = np.sqrt(variance) * block.scale
@@ -220,11 +238,10 @@ def _fill_interval(out: CellEstimates, block: Block, draws: int, seed: int) -> N
 
 
 def _fill_t(out: CellEstimates, columns: Ints, df: float) -> None:
-    delta, se = out.delta[columns], out.se[columns]
+    cell = out.delta[columns], out.se[columns], df, out.skew[columns]
     with np.errstate(over="ignore"):
-        half = special.stdtrit(df, 0.5 + out.level / 2.0) * se
-        out.low[columns], out.high[columns] = delta - half, delta + half
-    out.p[columns] = 2.0 * special.stdtr(df, -np.abs(delta / se))
+        out.low[columns], out.high[columns] = hall.bounds(*cell, (1.0 - out.level) / 2.0)
+    out.p[columns] = hall.p_two_sided(*cell)
     out.status[columns] = "ok"
     beyond = columns[np.isinf(out.low[columns]) | np.isinf(out.high[columns])]
     for values in (out.low, out.high, out.p):
@@ -233,18 +250,14 @@ def _fill_t(out: CellEstimates, columns: Ints, df: float) -> None:
 
 
 def _fill_bootstrap(out: CellEstimates, block: Block, usable: Bools, draws: int, seed: int) -> None:
-    level = out.level
+    level, n_identities = out.level, block.structure.n_clusters
     columns = block.columns[usable]
     out.df[block.columns] = np.nan
-    refusal = ""
-    if level >= 0.999 and block.structure.n_clusters < MIN_IDENTITIES_999:
-        refusal = "bootstrap_few_identities"
-    elif level >= 0.999 and draws < MIN_DRAWS_999:
-        refusal = "bootstrap_few_draws"
-    if refusal:
+    if why := refusal(n_identities, draws, level):
         out.se[columns] = np.nan
-        out.reason[columns] = refusal
+        out.reason[columns] = why
         return
+    out.bootstrap_misses[columns] = misses_often(n_identities, level)
     result = percentile_interval(
         block.sums()[:, usable],
         block.structure.sizes,
@@ -258,13 +271,3 @@ def _fill_bootstrap(out: CellEstimates, block: Block, usable: Bools, draws: int,
     out.low[columns], out.high[columns] = result.low * scale, result.high * scale
     out.p[columns] = result.p
     out.status[columns] = "ok"
-
-
-def skewness(sums: Floats, noise: Bools) -> Floats:
-    """Return the moment skewness of cluster sums that add up to zero, shape (c,); NaN where `noise`."""
-    largest = np.abs(sums).max(axis=0)
-    unit = sums / np.where(noise | (largest == 0.0), 1.0, largest)
-    square = unit * unit
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = (square * unit).mean(axis=0) / square.mean(axis=0) ** 1.5
-    return np.where(noise, np.nan, ratio)

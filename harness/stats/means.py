@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import optimize
 
+from harness.stats import hall
 from harness.stats.cells import Block, blocks, checked
 from harness.stats.numerics import Floats, Ints, accurate_mean, accurate_sum, cluster_sums
 from harness.stats.sandwich import Structure
@@ -24,7 +25,8 @@ class IdentityMeans:
         n_identities: identities with a kept pair.
         delta: mean over identities of their mean deltas.
         se, df: standard deviation of those means over sqrt(G), and G - 1.
-        low, high: t interval at the level asked for; NaN unless the status is `ok`.
+        low, high: interval at the level asked for, where the means are skewed (G < 100 g^2) by
+            `harness.stats.hall`; NaN unless the status is `ok`.
         status: `ok`, `zero_variance`, or `undefined` below two identities.
     """
 
@@ -45,6 +47,7 @@ def identity_means(
     n = before.shape[1]
     counts = np.zeros(n, dtype=np.int64)
     delta, se, df = np.full((3, n), np.nan)
+    skew = np.zeros(n)
     status = np.full(n, "undefined", dtype="<U13")
     for block in blocks(before, after, codes):
         counts[block.columns] = g = block.structure.n_clusters
@@ -60,9 +63,10 @@ def identity_means(
         noise = block.noise(away * sizes, block.structure)
         spread = np.where(noise, 0.0, accurate_sum(away**2) / (g - 1.0) / g)
         se[block.columns], df[block.columns] = np.sqrt(spread) * block.scale, g - 1.0
+        skew[block.columns] = hall.skew_of_mean(hall.skewness(away, noise), g)
         status[block.columns] = np.where(noise, "zero_variance", "ok")
-    half = np.where(status == "ok", special.stdtrit(df, 0.5 + level / 2.0) * se, np.nan)
-    return IdentityMeans(counts, delta, se, df, delta - half, delta + half, status)
+    low, high = hall.bounds(delta, np.where(status == "ok", se, np.nan), df, skew, (1.0 - level) / 2.0)
+    return IdentityMeans(counts, delta, se, df, low, high, status)
 
 
 def icc(source: ArrayLike, transformed: ArrayLike, clusters: ArrayLike) -> Floats:

@@ -16,7 +16,7 @@ from tests.support import call
 
 BEFORE = {("sunglasses", "WM"): spread(30, 0.3, 0.1), ("sunglasses", "BF"): spread(30, 0.2, 0.1, seed=2)}
 AFTER = {
-    ("sunglasses", "WM"): BEFORE["sunglasses", "WM"] + spread(30, -0.1, 0.05, seed=3),
+    ("sunglasses", "WM"): BEFORE["sunglasses", "WM"] + spread(30, -0.1, 0.05, seed=4),
     ("sunglasses", "BF"): BEFORE["sunglasses", "BF"],
 }
 

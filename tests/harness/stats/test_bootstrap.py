@@ -8,6 +8,7 @@ from harness.stats.bootstrap import (
     bca_interval,
     cluster_counts,
     exact_interval,
+    normal_miss_rate,
     order_statistics,
     percentile_interval,
 )
@@ -116,10 +117,10 @@ def test_order_statistics_are_type_6():
 
 def test_unequal_clusters_are_a_ratio():
     # Two clusters: mean 1 of three pairs, mean 5 of one. Resamples have the means 1, 2 or 5.
-    cell = cell_estimates(
-        np.zeros(4), [1.0, 1, 1, 5], [0, 0, 0, 1], method="bootstrap", level=0.9, draws=2_000
+    found = percentile_interval(
+        np.array([[-3.0], [3.0]]), np.array([3, 1]), np.array([2.0]), level=0.9, draws=2_000, seed=0
     )
-    assert (cell.low[0], cell.high[0]) == (pytest.approx(1.0), pytest.approx(5.0))
+    assert (found.low[0], found.high[0]) == (pytest.approx(1.0), pytest.approx(5.0))
 
 
 def test_cell_estimates_by_bootstrap_agree_with_the_sandwich():
@@ -143,6 +144,42 @@ def test_999_is_refused_with_few_identities_or_draws():
     assert (few.status[0], few.reason[0]) == ("undefined", "bootstrap_few_identities")
     assert (short.status[0], short.reason[0]) == ("undefined", "bootstrap_few_draws")
     assert enough.status[0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("level", "n_identities", "status", "flagged"),
+    [
+        (0.95, 9, "undefined", False),
+        (0.95, 10, "ok", True),
+        (0.95, 40, "ok", True),
+        (0.95, 60, "ok", False),
+        (0.99, 20, "undefined", False),
+        (0.999, 60, "ok", True),
+        (0.999, 300, "ok", False),
+        (0.9999, 80, "undefined", False),
+    ],
+)
+def test_where_the_bootstrap_misses_it_is_refused_or_flagged(level, n_identities, status, flagged):
+    deltas = np.random.default_rng(1).normal(size=n_identities)
+    cell = cell_estimates(
+        np.zeros(n_identities),
+        deltas,
+        np.arange(n_identities),
+        method="bootstrap",
+        level=level,
+        draws=max(2_000, round(20 / (1 - level))),
+    )
+    assert (cell.status[0], "bootstrap_misses" in cell.flags(0)) == (status, flagged)
+
+
+def test_the_miss_rate_that_the_rule_takes_is_the_simulated_one():
+    rng, draws, n = np.random.default_rng(2), 4_000, 10
+    deltas = rng.normal(size=(n, draws))
+    cell = cell_estimates(
+        np.zeros_like(deltas), deltas, np.arange(n), method="bootstrap", level=0.95, draws=2_000
+    )
+    missed = float(((cell.low > 0) | (cell.high < 0)).mean())
+    assert missed == pytest.approx(normal_miss_rate(n, 0.95), abs=4 * np.sqrt(0.1 * 0.9 / draws))
 
 
 def test_exact_enumeration_takes_few_deltas():

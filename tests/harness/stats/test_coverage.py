@@ -47,7 +47,7 @@ def test_nothing_planted_is_rarely_found_and_the_detectable_effect_mostly():
         if row["planted"] == "nothing":
             assert near(row, 0.045, 0.05), row
         else:
-            assert row["rate"] == pytest.approx(0.8, abs=0.03), row
+            assert row["rate"] == pytest.approx(0.8, abs=0.06), row
 
 
 def test_a_study_is_reproducible_and_chunks_are_independent():

@@ -103,7 +103,7 @@ def test_cr1_contrasts_match_r(dataset):
         parts.append((block.mean[0], np.sqrt(v), g - 1.0, len(block.rows), g))
     mean, se, df, n, g = (np.array(column)[:, None] for column in zip(*parts, strict=True))
     flags = np.zeros_like(n, dtype=bool)
-    found = pairwise(GroupMeans(mean, se, np.where(df > 0, df, np.nan), n, g, flags, flags))
+    found = pairwise(GroupMeans(mean, se, np.where(df > 0, df, np.nan), n, g, flags, flags, 0.0 * mean))
     for row, ref in enumerate(table["pairwise_welch"]):
         want = ref.get("cluster_CR1")
         if not want or "se" not in want:

@@ -23,8 +23,11 @@ def test_identity_means_match_r(dataset):
             oracle.assert_close(got.delta[0], want["mean"])
             oracle.assert_close(got.se[0], want["se"])
             oracle.assert_close(got.df[0], want["df"])
-            oracle.assert_close(got.low[0], want["lo"], absolute=1e-9 * want["half_width"])
-            oracle.assert_close(got.high[0], want["hi"], absolute=1e-9 * want["half_width"])
+            # R has no Hall bounds: those of skewed means may only be wider, on one side.
+            room = 1e-9 * want["half_width"]
+            assert got.low[0] <= want["lo"] + room
+            assert got.high[0] >= want["hi"] - room
+            assert got.low[0] >= want["lo"] - room or got.high[0] <= want["hi"] + room
 
 
 @pytest.mark.parametrize("dataset", oracle.CELL_DATASETS)

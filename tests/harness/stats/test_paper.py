@@ -58,7 +58,9 @@ def test_differences_of_printed_cells_match_r():
         errors = np.array([[printed[name]["h"] / Z] for name in names])
         counts = np.full(means.shape, 100)
         flags = np.zeros(means.shape, dtype=bool)
-        found = pairwise(GroupMeans(means, errors, np.full(means.shape, 1e15), counts, counts, flags, flags))
+        found = pairwise(
+            GroupMeans(means, errors, np.full(means.shape, 1e15), counts, counts, flags, flags, 0.0 * means)
+        )
         assert len(found.p) == ref["n_pairs"]
         holm = adjust(found.p[:, 0]).p
         for row, want in enumerate(ref["pairs"]):
