@@ -1,7 +1,7 @@
 """The command line. Exit status: 0 done or passed, 1 the gate failed, 2 bad input, 3 inconclusive.
 
-A pipe that closes early ends no command that prints tables: the gate's status is its verdict. A command that
-only writes text ends with 141, as shells say of a program that a closed pipe has ended; never with 1.
+What standard output can't take changes no status (``harness/streams.py``). Only a command whose result is
+that text ends with 141 if the pipe has closed, and with 2 if the device is full.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from harness.doctor import examine
 from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
 from harness.run import check_failures, show_run
+from harness.streams import CLOSED_PIPE, close_streams, prepare_streams, write_out
 from harness.table_command import table
-from harness.terminal import console, silence_stdout
+from harness.terminal import console
 from targets.base.errors import FacedeltaError, InputError
 from targets.base.files import remove_leftovers
 from targets.base.text import counted
@@ -55,9 +56,6 @@ add_build_commands(app)
 register(app)
 app.command()(table)
 add_detector_commands(detector_app)
-
-
-CLOSED_PIPE = 128 + 13
 
 
 class Ci(StrEnum):
@@ -174,8 +172,8 @@ def _parse_settings(items: Sequence[str] | None) -> dict[str, Any]:
 def targets_list() -> None:
     """List the targets that can be named."""
     for name, reference in sorted(available().items()):
-        typer.echo(f"{name:20} {reference}")
-    typer.echo(f"{'FILE.py:CLASS':20} your own")
+        write_out(f"{name:20} {reference}\n")
+    write_out(f"{'FILE.py:CLASS':20} your own\n")
 
 
 @targets_app.command("check")
@@ -262,6 +260,7 @@ def doctor() -> None:
 
 def main() -> None:
     """Run the command line; an error raised on purpose is one line and an exit status."""
+    prepare_streams()
     try:
         app()
     except FacedeltaError as error:
@@ -274,16 +273,8 @@ def main() -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(FacedeltaError.exit_status)
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError) or _nobody_reads():
+        if isinstance(stop.__context__, BrokenPipeError):
             sys.exit(CLOSED_PIPE)
         raise
-
-
-def _nobody_reads() -> bool:
-    """Whether the rest of the output finds its pipe closed; left to the interpreter's end it would be 120."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        silence_stdout()
-        return True
-    return False
+    finally:
+        close_streams()

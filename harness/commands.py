@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +16,9 @@ from harness.gate import gate
 from harness.gate_output import append_step_summary, print_gate, write_gate_json, write_junit
 from harness.record import RECORD_FILE
 from harness.report.page import write_report
+from harness.streams import write_out
 from harness.tables import DisparityTable, to_markdown
-from harness.terminal import console, print_table
+from harness.terminal import console, print_table, say
 from targets.base.errors import InputError
 from targets.base.files import atomic
 
@@ -57,7 +57,6 @@ def gate_command(
     """Hold a new run against a baseline: 0 passed, 1 failed, 3 inconclusive or not comparable."""
     result = gate(new, baseline, policy)
     out = console()
-    print_gate(out, result)
     if junit:
         write_junit(junit, result)
     if json:
@@ -66,9 +65,11 @@ def gate_command(
         append_step_summary(step_summary, result)
     if update_baseline and result.passed:
         replace_run(result.baseline, result.new)
-        out.print(f"baseline replaced: {result.baseline}", markup=False)
+    print_gate(out, result)
+    if update_baseline and result.passed:
+        say(out, f"baseline replaced: {result.baseline}")
     elif update_baseline:
-        out.print("baseline kept: only a run that passes may replace it")
+        say(out, "baseline kept: only a run that passes may replace it")
     if not result.passed:
         raise typer.Exit(result.exit_status)
 
@@ -104,11 +105,11 @@ def compare_command(
     """Say how the deltas of two runs differ, pair by pair, and what else differs between the runs."""
     found = compare_runs(base, new, common_only=common, concepts=concept or ())
     if style is CompareFormat.CSV:
-        sys.stdout.write(comparison_csv(found))
+        write_out(comparison_csv(found))
         return
     for table in (comparison_table(found), _differences_table(found)):
         if style is CompareFormat.MARKDOWN:
-            sys.stdout.write(to_markdown(table) + "\n")
+            write_out(to_markdown(table) + "\n")
         else:
             print_table(console(), table)
 

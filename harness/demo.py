@@ -17,6 +17,7 @@ from harness.pairs import load_pairs
 from harness.record import Record
 from harness.report.page import write_report
 from harness.run import show_run
+from harness.terminal import say
 from targets.base.text import counted
 from targets.catalogue import load_target
 
@@ -61,7 +62,7 @@ def run_demo(
         outcomes, record = audit_pairs(pairs, loaded, options, asking)
         record = record.model_copy(update={"warnings": (*record.warnings, *CAUTION)})
         show_run(console, record, outcomes, out / spec)
-        console.print(f"report: {write_report(out / spec, str(dataset))}", markup=False)
+        say(console, f"report: {write_report(out / spec, str(dataset))}")
         records.append(record)
     return records
 
@@ -74,7 +75,7 @@ def print_built(console: Console, built: Built) -> None:
         if item.verdict.reason:
             reasons[item.verdict.reason] = reasons.get(item.verdict.reason, 0) + 1
     rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
-    console.print(f"{counted(len(built.judged), 'candidate')}, {kept:,} kept; rejected: {rejected}")
+    say(console, f"{counted(len(built.judged), 'candidate')}, {kept:,} kept; rejected: {rejected}")
     for line in built.costs:
-        console.print(line)
-    console.print(f"dataset written to {built.directory}")
+        say(console, line)
+    say(console, f"dataset written to {built.directory}")

@@ -26,7 +26,7 @@ from harness.tables import (
     to_csv,
     to_markdown,
 )
-from harness.terminal import print_summary, print_table
+from harness.terminal import print_summary, print_table, say
 from harness.typeset import to_latex
 from targets.base.errors import TooManyFailuresError
 from targets.base.files import write_parquet, write_text
@@ -77,9 +77,10 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
 
 def show_run(out: Console, record: Record, outcomes: Outcomes, run: Path) -> None:
     """Write a run's folder and print its tables and summary."""
-    if (run / RECORD_FILE).exists():
-        out.print(f"replacing the run in {run}")
+    replaced = (run / RECORD_FILE).exists()
     write_run(run, record, outcomes)
+    if replaced:
+        say(out, f"replaced the run in {run}")
     for table in run_tables(record):
         print_table(out, table)
     print_summary(out, record, outcomes, run)

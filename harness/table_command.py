@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +15,7 @@ from harness.model_card import model_card
 from harness.recognition_tables import recognition_csv, recognition_tables
 from harness.record import Record, read_record
 from harness.side_by_side import named_runs, side_by_side_csv, side_by_side_table
+from harness.streams import write_out
 from harness.tables import (
     DisparityTable,
     count_table,
@@ -93,11 +93,11 @@ def table(
             if style is Format.MODEL_CARD
             else _exported(record, retrieved, organization, model_id)
         )
-        sys.stdout.write(text)
+        write_out(text)
         return
     if funnel:
         if style is Format.CSV:
-            sys.stdout.write(funnel_csv(source))
+            write_out(funnel_csv(source))
             return
         shown = [funnel_table(source)]
     elif source.suffix == ".csv":
@@ -110,7 +110,7 @@ def table(
             raise InputError(f"the run has no axis '{by}', only {shortlist(record.settings.by)}")
         if style is Format.CSV:
             as_csv = recognition_csv if recognition else differences_to_csv if differences else to_csv
-            sys.stdout.write(as_csv(record))
+            write_out(as_csv(record))
             return
         if recognition:
             shown = recognition_tables(record)
@@ -127,7 +127,7 @@ def _side_by_side(sources: Sequence[Path], style: Format, wanted: Sequence[str],
         raise InputError(f"--format {style.value} is of one run, got {len(sources)}")
     runs = named_runs(sources)
     if style is Format.CSV:
-        sys.stdout.write(side_by_side_csv(runs))
+        write_out(side_by_side_csv(runs))
     else:
         _print([side_by_side_table(runs, wanted, by)], style)
 
@@ -142,10 +142,10 @@ def _exported(record: Record, retrieved: float | None, organization: str, model_
 
 def _print(tables: Sequence[DisparityTable], style: Format) -> None:
     if style is Format.HTML:
-        sys.stdout.write(to_html(tables))
+        write_out(to_html(tables))
         return
     for item in tables:
         if style is Format.TERMINAL:
             print_table(console(), item)
         else:
-            sys.stdout.write(to_markdown(item) if style is Format.MARKDOWN else to_latex(item))
+            write_out(to_markdown(item) if style is Format.MARKDOWN else to_latex(item))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,28 +19,13 @@ from harness.record import Record
 from harness.tables import DisparityTable
 from targets.base.text import counted, shortlist, without_control_characters
 
-
-class _LastingConsole(Console):
-    """A console whose command goes on, with its own exit status, when nobody reads any more.
-
-    rich would exit 1 then, which reads as a failed gate.
-    """
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        silence_stdout()
-
-
-def silence_stdout() -> None:
-    """Send what is still written to standard output nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+PIPE_WIDTH = 200
+"""Columns where no terminal says how many there are; rich would take 80."""
 
 
 def console() -> Console:
-    """Tables keep their width in a pipe, where rich would fold them to 80 columns."""
-    return _LastingConsole(width=None if sys.stdout.isatty() else 200, highlight=False)
+    """The console that commands print on."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, emoji=False)
 
 
 # Borders and padding of a column, and the least that a label is folded to.
@@ -48,44 +33,75 @@ _FRAME, _LEAST_LABEL = 3, 12
 
 
 def print_table(out: Console, table: DisparityTable) -> None:
-    """Print one table with its notes; no number is cut, and labels can't switch colours on.
-
-    Groups that don't fit beside each other come below each other.
-    """
-    heads = [without_control_characters(head) for head in table.heads]
+    """Print one table with its notes."""
     rows = [
-        (
-            without_control_characters(attribute),
-            without_control_characters(concept),
-            [without_control_characters(text.replace("; ", "\n")) for text in texts],
-        )
+        ((attribute, concept), [text.replace("; ", "\n") for text in texts])
         for attribute, concept, texts in table.rows
     ]
-    labels = [max(map(cell_len, ("attribute", *(row[0] for row in rows))))]
-    labels.append(max(map(cell_len, ("concept", *(row[1] for row in rows)))))
-    numbers = [
-        max(cell_len(line) for text in (head, *(row[2][index] for row in rows)) for line in text.split("\n"))
+    print_columns(out, table.title, ("attribute", "concept"), table.heads, rows, table.justify)
+    for note in table.notes:
+        say(out, f"  {note}")
+
+
+def say(out: Console, text: str) -> None:
+    """Print a line as it is: the terminal breaks it, a pipe gets it whole."""
+    out.print(without_control_characters(text), markup=False, soft_wrap=True)
+
+
+def print_columns(
+    out: Console,
+    title: str,
+    label_heads: Sequence[str],
+    heads: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Sequence[str]]],
+    justify: Literal["left", "right"] = "left",
+) -> None:
+    """Print labels and columns; no text is cut, and labels can't switch colours on.
+
+    Columns that don't fit beside each other come below each other, and long labels are folded.
+
+    Args:
+        out: where.
+        title: of the table.
+        label_heads: heads of the labels, which every block of columns repeats.
+        heads: of the other columns.
+        rows: labels and texts; a text may have several lines.
+        justify: of the other columns.
+    """
+    title, *heads = (without_control_characters(text) for text in (title, *heads))
+    rows = [
+        ([*map(without_control_characters, labels)], [*map(without_control_characters, texts)])
+        for labels, texts in rows
+    ]
+    label_widths = [
+        max(map(cell_len, (head, *(labels[index] for labels, _ in rows))))
+        for index, head in enumerate(label_heads)
+    ]
+    widths = [
+        max(
+            cell_len(line)
+            for text in (head, *(texts[index] for _, texts in rows))
+            for line in text.split("\n")
+        )
         for index, head in enumerate(heads)
     ]
-    widest = max(numbers, default=0) + _FRAME
-    room = max(_LEAST_LABEL, (out.width - widest) // 2 - _FRAME)
-    labels = [min(width, room) for width in labels]
-    for number, columns in enumerate(_beside(numbers, out.width - 1 - sum(labels) - 2 * _FRAME)):
-        title = "continued" if number else without_control_characters(table.title)
-        shown = Table(title=escape(title), title_justify="left", caption_justify="left")
-        for head, width in zip(("attribute", "concept"), labels, strict=True):
+    left = min(out.width - max(widths, default=0) - _FRAME, out.width * 2 // 3)
+    room = max(_LEAST_LABEL, left // len(label_widths) - _FRAME)
+    label_widths = [min(width, room) for width in label_widths]
+    taken = sum(label_widths) + _FRAME * len(label_widths)
+    for number, columns in enumerate(_beside(widths, out.width - 1 - taken)):
+        shown = Table(
+            title=escape("continued" if number else title), title_justify="left", caption_justify="left"
+        )
+        for head, width in zip(label_heads, label_widths, strict=True):
             shown.add_column(head, min_width=width, max_width=width, overflow="fold")
         for column in columns:
-            shown.add_column(
-                escape(heads[column]), justify=table.justify, no_wrap=True, min_width=numbers[column]
-            )
-        for attribute, concept, texts in rows:
-            shown.add_row(escape(attribute), escape(concept), *(escape(texts[column]) for column in columns))
+            shown.add_column(escape(heads[column]), justify=justify, no_wrap=True, min_width=widths[column])
+        for labels, texts in rows:
+            shown.add_row(*map(escape, labels), *(escape(texts[column]) for column in columns))
         # A single column may still be wider than the terminal, which then breaks the lines itself.
         least = Measurement.get(out, out.options, shown).minimum
         out.print(shown, crop=False, width=max(out.width, least))
-    for note in table.notes:
-        out.print(f"  {escape(without_control_characters(note))}")
 
 
 def _beside(widths: Sequence[int], room: int) -> list[list[int]]:
@@ -104,20 +120,21 @@ def _beside(widths: Sequence[int], room: int) -> list[list[int]]:
 def print_summary(out: Console, record: Record, outcomes: Outcomes, run: Path) -> None:
     """Print what was left out and why, what to look at, and where the run lies."""
     reasons = ", ".join(f"{reason} {count}" for reason, count in outcomes.reason_counts().items())
-    out.print(
+    say(
+        out,
         f"{counted(record.data.n_pairs, 'pair')}, {counted(len(record.groups), 'group')}, "
-        f"{counted(len(record.attributes), 'attribute')}; left out: {reasons or 'none'}"
+        f"{counted(len(record.attributes), 'attribute')}; left out: {reasons or 'none'}",
     )
     if outcomes.references is not None:
-        out.print(f"match: reference of {counted(outcomes.references, 'other source picture')}")
+        say(out, f"match: reference of {counted(outcomes.references, 'other source picture')}")
     for item in record.recognition:
         if item.thresholds[0].status != "ok":
-            out.print(f"error rates {refusal(item.thresholds[0])}; or give --match-threshold")
+            say(out, f"error rates {refusal(item.thresholds[0])}; or give --match-threshold")
         else:
-            out.print("error rates: facedelta table RUN --recognition")
+            say(out, "error rates: facedelta table RUN --recognition")
     checks = {check.check for check in record.picture_checks}
     if checks:
-        out.print(f"picture checks to look at in record.json: {shortlist(sorted(checks), 8)}")
+        say(out, f"picture checks to look at in record.json: {shortlist(sorted(checks), 8)}")
     for warning in record.warnings:
-        out.print(f"warning: {escape(warning)}")
-    out.print(f"written to {escape(str(run))}")
+        say(out, f"warning: {warning}")
+    say(out, f"written to {run}")

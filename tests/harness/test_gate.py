@@ -542,14 +542,23 @@ def test_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     files = ("--junit", tmp_path / "j.xml", "--json", tmp_path / "g.json", "--step-summary", summary)
     result = call(capsys, "gate", new, "--baseline", base, "--policy", rules, *files)
     assert result.status == 1
-    suite = ElementTree.parse(tmp_path / "j.xml").getroot()  # noqa: S314 - just written
+    suites = ElementTree.parse(tmp_path / "j.xml").getroot()  # noqa: S314 - just written
+    (suite,) = suites
+    assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
     kinds = [[child.tag for child in case] for case in suite]
     assert kinds == [["failure"], [], [], ["error"]]
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
-        "tests": "4",
-        "failures": "1",
-        "errors": "1",
-    }
+    for item in (suites, suite):
+        counts = {name: item.get(name) for name in ("tests", "failures", "errors")}
+        assert counts == {"tests": "4", "failures": "1", "errors": "1"}
+    assert all(float(item.get("time", "nan")) >= 0 for item in (suites, suite, *suite))
+    for case, word in ((suite[0], "margin: 0.05"), (suite[3], "not comparable")):
+        text = case[0].text or ""
+        assert word in text
+        assert f"check: {case.get('name')}\n" in text
+        assert str(case[0].get("message")) in text
+    first = (tmp_path / "j.xml").read_bytes()
+    call(capsys, "gate", new, "--baseline", base, "--policy", rules, "--junit", tmp_path / "j.xml")
+    assert (tmp_path / "j.xml").read_bytes() == first
     data = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
     assert (data["schema"], data["outcome"], data["exit_status"]) == ("facedelta.gate/1", "fail", 1)
     assert [check["outcome"] for check in data["checks"]] == ["fail", "pass", "pass", "not comparable"]

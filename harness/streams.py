@@ -1,0 +1,100 @@
+"""Standard output and error that can't fail: one step before any command starts.
+
+A status of 1 means "the gate failed". So a character that the locale's encoding lacks, a closed pipe, a
+closed descriptor and a full device must never end a command: what can't be written is dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+from targets.base.errors import InputError
+
+CLOSED_PIPE = 128 + 13
+"""What shells say of a program that a closed pipe has ended."""
+
+
+class _Lasting(io.FileIO):
+    """A descriptor that takes everything; after its first error it drops what comes."""
+
+    fault: OSError | None = None
+    told = False
+
+    def write(self, data, /) -> int:  # type: ignore[no-untyped-def]
+        """Return the number of bytes taken."""
+        if self.fault is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.fault = error
+        return memoryview(data).nbytes
+
+
+def prepare_streams() -> None:
+    """Make standard output and error last; both are UTF-8 wherever they are no terminal."""
+    _fill_closed_descriptors()
+    # Streams that a test or a caller has put in their place are left alone.
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _lasting(sys.stdout, 1)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _lasting(sys.stderr, 2)
+
+
+def _fill_closed_descriptors() -> None:
+    """Give standard descriptors that are closed to the null device, before a file gets their number."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _lasting(stream: TextIO | None, descriptor: int) -> TextIO:
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - as long as the process
+    # Never "?": in a table that mark says something.
+    if stream.isatty():
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        return stream
+    stream.flush()
+    raw = io.BufferedWriter(_Lasting(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", newline="\n", line_buffering=descriptor == 2)
+
+
+def write_out(text: str) -> None:
+    """Write text that is the command's result to standard output.
+
+    Raises:
+        SystemExit: 141 where nobody reads.
+        InputError: the device is full or broken.
+    """
+    sys.stdout.write(text)
+    output = _flushed()
+    if output is None or output.fault is None:
+        return
+    output.told = True
+    if output.fault.errno == errno.EPIPE:
+        sys.exit(CLOSED_PIPE)
+    raise InputError(f"standard output can't be written: {output.fault.strerror}")
+
+
+def close_streams() -> None:
+    """Write what is left, and say on standard error if a device has not taken all."""
+    output = _flushed()
+    if output and output.fault and output.fault.errno != errno.EPIPE and not output.told:
+        sys.stderr.write(f"warning: standard output is not complete: {output.fault.strerror}\n")
+    sys.stderr.flush()
+
+
+def _flushed() -> _Lasting | None:
+    """What stands behind standard output, after everything was tried to be written."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return raw if isinstance(raw, _Lasting) else None
