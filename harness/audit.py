@@ -61,7 +61,7 @@ def audit_pairs(
             others = audit_pictures(pairs.candidates, loaded, same_references)
     finally:
         loaded.close()
-    return outcomes, make_record(outcomes, loaded.card, pairs.origin, options, others)
+    return outcomes, make_record(outcomes, loaded.settled_card(), pairs.origin, options, others)
 
 
 def concepts_of(loaded: LoadedTarget) -> tuple[str, ...]:
@@ -101,6 +101,10 @@ def audit_pictures(
     if compared is not None:
         concepts, before, after = CONCEPTS, compared.source, compared.transformed
     codes = _codes(reasons, before, after)
+    if compared is None:
+        # Of a concept, NaN is the target's word for no answer.
+        silent = (np.isnan(before) | np.isnan(after)) & (codes == CODES["non_finite"])
+        codes[silent] = CODES["no_answer"]
     if compared is not None:
         if loaded.card.kind == "recorded":
             # A comparison that was not captured; a vector's NaN is the target's own.
@@ -289,6 +293,7 @@ def _pair_detail(reason: str, concepts: list[str], *, whole: bool) -> str:
         "duplicate": "an earlier pair shows the same two pictures",
         "no_reference": "the identity has too few other source pictures",
         "non_finite": "a score is not finite",
+        "no_answer": "the target gave no answer",
     }
     text = words.get(reason, reason)
     return text if whole else f"{text} ({', '.join(concepts[:5])}{', ...' if len(concepts) > 5 else ''})"

@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from targets.images import PREPROCESSING_VERSION
 from targets.protocol import FloatArray
 
 FLUSH_INTERVAL_S = 5.0
+IN_FORCE_FILE = "in_force.json"
 _SCHEMA = pa.schema(
     [("pixel_hash", pa.string()), ("reason", pa.string()), ("values", pa.list_(pa.float64()))]
 )
@@ -36,12 +38,17 @@ class ScoreCache:
 
     directory: Path
     rows: dict[str, tuple[str | None, FloatArray]] = field(default_factory=dict)
+    in_force: dict[str, Any] = field(default_factory=dict)
     _unsaved: list[str] = field(default_factory=list)
     _saved_at: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def open(cls, root: Path, card: TargetCard) -> ScoreCache:
-        """Open the cache of one target under ``root``; another model, setting or concept list is another."""
+    def open(cls, root: Path, card: TargetCard, in_force: dict[str, Any] | None = None) -> ScoreCache:
+        """Open the cache of one target under ``root``; another model, setting or concept list is another.
+
+        ``in_force`` is what the target finds out while it is asked: filled here from an earlier run, kept
+        before the first scores that depend on it.
+        """
         key = {
             "name": card.name,
             "kind": card.kind,
@@ -53,13 +60,21 @@ class ScoreCache:
             "preprocessing": PREPROCESSING_VERSION,
         }
         directory = root / settings_digest(key)[:16]
-        cache = cls(directory)
+        cache = cls(directory, in_force={} if in_force is None else in_force)
         if directory.is_dir():
+            cache._recall()
             for shard in sorted(directory.glob("*.parquet")):
                 cache._load(shard)
         else:
             write_json(directory / "key.json", key)
         return cache
+
+    def _recall(self) -> None:
+        path = self.directory / IN_FORCE_FILE
+        try:
+            self.in_force.update(json.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
+        except ValueError as error:
+            raise InputError(f"{path} can't be read ({error}); delete that folder") from None
 
     def _load(self, shard: Path) -> None:
         try:
@@ -81,6 +96,8 @@ class ScoreCache:
         """Write what is new, if the last write is long enough ago or ``at_once``."""
         if not self._unsaved or not (at_once or time.monotonic() - self._saved_at >= FLUSH_INTERVAL_S):
             return
+        if self.in_force:
+            write_json(self.directory / IN_FORCE_FILE, self.in_force)
         answers = [self.rows[name] for name in self._unsaved]
         values = np.concatenate([row for _, row in answers])
         ends = np.cumsum([0, *(len(row) for _, row in answers)], dtype=np.int32)
@@ -88,7 +105,7 @@ class ScoreCache:
             [
                 self._unsaved,
                 [reason for reason, _ in answers],
-                pa.ListArray.from_arrays(ends, pa.array(values, mask=~np.isfinite(values))),
+                pa.ListArray.from_arrays(ends, pa.array(values, mask=np.isnan(values))),
             ],
             schema=_SCHEMA,
         )

@@ -64,6 +64,11 @@ class LoadedTarget:
     card: TargetCard
     batch_size: int
 
+    def settled_card(self) -> TargetCard:
+        """The card with the settings that the target found out while it was asked."""
+        found = getattr(self.target, "in_force", {})
+        return self.card.model_copy(update={"settings": {**self.card.settings, **found}})
+
     def close(self) -> None:
         """Let the target free what it holds."""
         close = getattr(self.target, "close", None)

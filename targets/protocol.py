@@ -37,10 +37,12 @@ class Scores:
         values: (n, c) floats: one row a picture, one column a concept or vector component. A row without
             an answer is NaN throughout.
         reasons: n entries: None where there is an answer, else why not ("no_face", "no_answer").
+        details: n entries, or none at all: the reason in words, empty where there is nothing to say.
     """
 
     values: FloatArray
     reasons: tuple[str | None, ...]
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class ConceptScorer(Protocol):
 
     Optional attributes: ``card`` (TargetCard or a dict of its fields), ``prepare(image)`` (preprocessing
     that may run ahead of ``score``, in other threads; ``score`` then gets its results), ``batch_size``
-    (int), ``hints`` (reason -> a sentence that helps with it), ``close()``.
+    (int), ``hints`` (reason -> a sentence that helps with it), ``in_force`` (a dict of settings that are
+    found out while it is asked; a resumed run gives them back before it asks), ``close()``.
     """
 
     concepts: Sequence[str]

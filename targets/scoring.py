@@ -81,7 +81,7 @@ def score_pictures(
     with progress(f"asking {loaded.card.name}", len(distinct), enabled=show_progress) as advance:
         if loaded.card.kind == "recorded":
             return _look_up(loaded, distinct, advance)
-        cache = ScoreCache.open(cache_root, loaded.card)
+        cache = ScoreCache.open(cache_root, loaded.card, getattr(loaded.target, "in_force", None))
         try:
             return _ask(loaded, distinct, cache, advance, caution)
         finally:
@@ -259,8 +259,10 @@ def _short_collections() -> Iterator[None]:
 
 
 def _keep(cache: ScoreCache, waiting: _Waiting, scores: Scores) -> None:
-    for item, reason, values in zip(waiting, scores.reasons, scores.values, strict=True):
-        cache.add(item.facts.pixel_hash or "", reason, values)
+    details = scores.details or ("",) * len(waiting)
+    for item, reason, detail, values in zip(waiting, scores.reasons, details, scores.values, strict=True):
+        # Kept in one text, as "no_answer: the server refused it".
+        cache.add(item.facts.pixel_hash or "", f"{reason}: {detail}" if reason and detail else reason, values)
     cache.save()
 
 
@@ -269,17 +271,20 @@ def _seen(facts: Facts, cache: ScoreCache, width: int, hints: Mapping[str, str])
     values = None
     if not reason and facts.pixel_hash is not None:
         answer, values = cache.rows[facts.pixel_hash]
-        reason, detail, width = answer or "", _in_words(answer, hints), len(values)
+        reason, width = (answer or "").partition(":")[0], len(values)
+        detail = _in_words(answer, hints)
     if reason or values is None:
         values = np.full(width, np.nan)
     return Seen(facts.pixel_hash, reason or None, detail, facts.size, facts.format, facts.notes, values)
 
 
 def _in_words(reason: str | None, hints: Mapping[str, str]) -> str:
+    """The reason, with what the target says of it in words, or its hint."""
     if reason is None:
         return ""
-    text = "the target found no face" if reason == NO_FACE else "the target gave no answer"
-    return f"{text}: {hints[reason]}" if reason in hints else text
+    kind, _, why = reason.partition(": ")
+    text = "the target found no face" if kind == NO_FACE else "the target gave no answer"
+    return ": ".join(filter(None, [text, why or hints.get(kind, "")]))
 
 
 def call_target(loaded: LoadedTarget, images: Sequence[Image.Image], names: Sequence[str]) -> Scores:
@@ -341,7 +346,7 @@ def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
         values = np.where((values == 0.0).all(axis=1, keepdims=True), np.nan, values)
     silent = [bool(np.isnan(row).all()) for row in values]
     kept = tuple((r or NO_ANSWER) if s else r for r, s in zip(reasons, silent, strict=True))
-    return Scores(values, kept)
+    return Scores(values, kept, answer.details if isinstance(answer, Scores) else ())
 
 
 def _look_up(

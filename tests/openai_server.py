@@ -67,6 +67,8 @@ class Answers:
         self.status = settings.get("status")
         self.sleep = settings.get("sleep", 1.0)
         self.lose = settings.get("lose", 0)
+        # A parameter of requests that it doesn't take.
+        self.refuse = settings.get("refuse")
         # Said in place of the true counts; null for no counts at all.
         self.usage = settings.get("usage", {})
         if "digits" in settings:
@@ -100,6 +102,9 @@ class Answers:
 
     def reply(self, body: dict[str, Any]) -> tuple[int, Any, str]:
         """Status, body and fault of one chat completion."""
+        if self.refuse in body:
+            error = {"message": f"Unsupported parameter: '{self.refuse}'", "param": self.refuse}
+            return 400, {"error": {**error, "code": "unsupported_parameter"}}, ""
         shown = body["messages"][-1]["content"][1]["image_url"]["url"]
         data = base64.b64decode(shown.split(",", 1)[1])
         faces = read_strip(data) if self.truth is None else read_known(data, self.truth)

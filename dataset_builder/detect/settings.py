@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError
 from targets.base.text import nearest
+from targets.openai_client import Endpoint, Seed, Temperature, TokensParameter, check_base_url
 
 
 class GroundTruth(Settings):
@@ -65,7 +65,9 @@ class Vlm(Settings):
         examples: folder with labels.csv (picture, attribute, label) or built dataset they are taken from.
         phrases: attribute -> how the question writes it; the taxonomy's title where not given.
         side: of a face in the question, in pixels; larger ones are scaled down.
-        temperature, seed, max_tokens: of the answer.
+        temperature, seed, max_tokens: of the answer; "none" leaves temperature or seed out of the request.
+        tokens_parameter: how the request names max_tokens; newer models want "max_completion_tokens".
+        extra_body: more parameters of the request, as the server documents them; they are published.
         strict_schema: ask the server to hold the answer to the JSON schema.
         concurrency: requests at a time.
         timeout: seconds one answer may take.
@@ -91,9 +93,11 @@ class Vlm(Settings):
     examples: str | None = None
     phrases: dict[str, str] = Field(default_factory=dict)
     side: int = Field(default=512, ge=64, le=2048)
-    temperature: float = Field(default=0.1, ge=0, le=2)
-    seed: int | None = None
+    temperature: Temperature = Field(default=0.1, ge=0, le=2)
+    seed: Seed = None
     max_tokens: int = Field(default=1000, ge=16)
+    tokens_parameter: TokensParameter = "max_tokens"
+    extra_body: dict[str, Any] = Field(default_factory=dict)
     strict_schema: bool = True
     concurrency: int = Field(default=8, ge=1, le=256)
     timeout: float = Field(default=60.0, gt=0)
@@ -113,11 +117,23 @@ class Vlm(Settings):
     def _fits_together(self) -> Vlm:
         if self.budget is not None and (self.price_input is None or self.price_output is None):
             raise ValueError("a budget needs price_input and price_output, dollars a million tokens")
-        if self.base_url is not None and "@" in urlsplit(self.base_url).netloc:
-            raise ValueError("base_url must hold no user or password: settings are published")
+        check_base_url(self.base_url)
         if bool(self.shots) != bool(self.examples):
             raise ValueError("shots and examples go together: give both or neither")
         return self
+
+    def endpoint(self) -> Endpoint:
+        """The server, as the client is told of it."""
+        other = "max_tokens" if self.tokens_parameter == "max_completion_tokens" else "max_completion_tokens"
+        remedies = {
+            self.tokens_parameter: f"set tokens_parameter = '{other}'",
+            "temperature": "set temperature = 'none'",
+            "seed": "set seed = 'none'",
+            "response_format": "set strict_schema = false",
+        }
+        return Endpoint(
+            self.model, self.base_url, self.key_env, self.timeout, self.retries, self.backoff, remedies
+        )
 
 
 class Choice(Settings):

@@ -27,12 +27,12 @@ from dataset_builder.detect.vlm_examples import choose_examples, load_examples
 from dataset_builder.detect.vlm_jobs import Channel, Job, Unit
 from dataset_builder.detect.vlm_online import Online
 from dataset_builder.detect.vlm_prompt import PROMPT_VERSION, Question
-from dataset_builder.detect.vlm_server import Server
 from dataset_builder.detect.vlm_store import AnswerStore, Known, Tally, tally_of_others
 from targets.base.errors import InputError
 from targets.base.hashing import settings_digest
 from targets.base.text import counted
 from targets.images import PREPROCESSING_VERSION
+from targets.openai_client import Server
 from targets.scoring import PictureRef
 
 # What an answer depends on; all other settings say how it is fetched.
@@ -129,6 +129,8 @@ class VlmDetector:
     def _store(self, question: Question) -> AnswerStore:
         how = {
             **self._settings.model_dump(mode="json", include=_ANSWER_SETTINGS),
+            # Left out where it is empty: answers that were bought before it could be given stay.
+            **({"extra_body": dict(self._settings.extra_body)} if self._settings.extra_body else {}),
             "prompt": PROMPT_VERSION,
             "preprocessing": PREPROCESSING_VERSION,
             **question.described(),
@@ -159,7 +161,7 @@ class VlmDetector:
         return tally.dollars + self._budget.cost(tally.unpriced_in, tally.unpriced_out)
 
     def _connect(self) -> Channel:
-        server = Server(self._settings)
+        server = Server(self._settings.endpoint(), "the vision-language detector")
         if self._settings.mode == "batch":
             folder = self._root / BATCHES_FOLDER
             return Batches(self._settings, server, self._budget, folder, show_progress=self._show_progress)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dataset_builder.schema.verdict import Label
+from targets.openai_client import Reply, Trouble
 
 Reason = Literal[
+    Trouble,
     "refusal",
-    "content_filter",
     "length",
     "empty",
     "prose",
@@ -27,12 +28,6 @@ Reason = Literal[
     "invalid_value",
     "conflict",
     "not_sure",
-    "rate_limit",
-    "server_error",
-    "timeout",
-    "connection",
-    "rejected",
-    "no_result",
 ]
 # A second question may be answered better; a refusal, a filter or an honest "unknown" stands.
 WORTH_ASKING_AGAIN = frozenset(
@@ -48,8 +43,6 @@ WORTH_ASKING_AGAIN = frozenset(
         "conflict",
     }
 )
-# Nothing was answered and nothing was bought: a later run asks again.
-TRANSIENT = frozenset({"rate_limit", "server_error", "timeout", "connection", "rejected", "no_result"})
 
 _WORDS: Mapping[object, Label] = {
     "yes": "yes",
@@ -67,15 +60,6 @@ _REFUSAL = re.compile(
     r"\b(sorry|apologi[sz]e|can(?:no|')t|can not|unable to|won't|not able to|not comfortable)\b",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True)
-class Reply:
-    """One reply of a server, as far as the answer is concerned."""
-
-    finish_reason: str | None
-    content: str | None
-    refusal: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -18,7 +19,13 @@ from dataset_builder.detect.settings import Vlm
 from dataset_builder.detect.vlm_answers import Reason
 from dataset_builder.detect.vlm_budget import Budget, BudgetError
 from dataset_builder.detect.vlm_jobs import Failures, Job, bought_of, failures_of
-from dataset_builder.detect.vlm_server import (
+from dataset_builder.detect.vlm_store import AnswerStore, read_kept
+from targets.base.config import Settings
+from targets.base.errors import InputError
+from targets.base.files import write_json
+from targets.base.hashing import settings_digest
+from targets.base.progress import progress
+from targets.openai_client import (
     ENDPOINT,
     Exchange,
     Server,
@@ -26,12 +33,6 @@ from dataset_builder.detect.vlm_server import (
     is_filtered,
     parsed,
 )
-from dataset_builder.detect.vlm_store import AnswerStore, read_kept
-from targets.base.config import Settings
-from targets.base.errors import InputError
-from targets.base.files import write_json
-from targets.base.hashing import settings_digest
-from targets.base.progress import progress
 
 UNDER_WAY = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 # The API takes input files of 200 MB.
@@ -72,6 +73,7 @@ class Batches:
     ) -> None:
         self._settings, self._server, self._budget = settings, server, budget
         self._folder, self._show_progress = folder, show_progress
+        self._refusal = ""
 
     def recover(self, stores: Sequence[AnswerStore]) -> None:
         """Collect the batches that an earlier run sent.
@@ -88,6 +90,7 @@ class Batches:
             if batch_id is not None:
                 self._collect(batch_id, state.jobs, by_name)
             path.unlink()
+            self._check_refusal()
 
     def _find(self, tag: str) -> str | None:
         """The batch that was created just before a run was killed, or None if it never was."""
@@ -113,6 +116,7 @@ class Batches:
                 entries, stores = _entries(chunk), {job.store.directory.name: job.store for job in chunk}
                 answered = self._collect(batch_id, entries, stores)
                 path.unlink()
+                self._check_refusal()
                 for job in chunk:
                     if job.name not in answered:
                         failures |= failures_of(job, "no_result")
@@ -198,14 +202,33 @@ class Batches:
                 answered |= self._keep(text, entries, stores)
         return answered
 
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """The parameters that a line of a batch may have."""
+        fixed = (self._settings.tokens_parameter, "temperature", "seed", "response_format")
+        return {**dict.fromkeys(fixed), **self._settings.extra_body}
+
     def _content(self, file_id: str) -> str:
         return str(self._server.client.files.content(file_id).text)
+
+    def _check_refusal(self) -> None:
+        """End the run where a batch had a parameter that the server doesn't take: others would have it, too.
+
+        Raises:
+            InputError: naming the parameter.
+        """
+        refusal, self._refusal = self._refusal, ""
+        if refusal:
+            raise InputError(refusal)
 
     def _keep(self, text: str, entries: Mapping[str, _Entry], stores: Mapping[str, AnswerStore]) -> set[str]:
         """Keep the answers in one file of results; returns the jobs they answer."""
         answered: set[str] = set()
-        for name, exchange in _results(text):
+        for name, exchange, body in _results(text):
             if name not in entries or name in answered:
+                continue
+            if exchange is None:
+                self._refusal = self._refusal or self._server.refused_parameter(body, self._parameters)
                 continue
             entry = entries[name]
             bought = bought_of(
@@ -243,16 +266,19 @@ def _entries(jobs: Sequence[Job]) -> dict[str, _Entry]:
     }
 
 
-def _results(text: str) -> Iterator[tuple[str, Exchange]]:
-    """(custom id, answer) of every line that has one; a torn line or a fault of the server has none."""
+def _results(text: str) -> Iterator[tuple[str, Exchange | None, Any]]:
+    """(custom id, answer, body) of every line of use: one with an answer, or with a request that was refused.
+
+    A torn line or a fault of the server is of none.
+    """
     for line in text.splitlines():
         row = parsed(line)
         response = row.get("response") if isinstance(row, dict) else None
         if not isinstance(response, dict):
             continue
-        body, status = response.get("body"), response.get("status_code")
+        name, body, status = str(row.get("custom_id")), response.get("body"), response.get("status_code")
         exchange = exchange_of(body)
         if status == 200 and exchange.reply is not None:
-            yield str(row.get("custom_id")), exchange
-        elif status == 400 and is_filtered(body):
-            yield str(row.get("custom_id")), Exchange(None, "content_filter")
+            yield name, exchange, body
+        elif status == 400:
+            yield name, Exchange(None, "content_filter") if is_filtered(body) else None, body

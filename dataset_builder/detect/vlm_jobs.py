@@ -10,9 +10,9 @@ from dataset_builder.detect.settings import Vlm
 from dataset_builder.detect.vlm_answers import Reason, parse_reply, unanswered
 from dataset_builder.detect.vlm_budget import Budget
 from dataset_builder.detect.vlm_prompt import Question
-from dataset_builder.detect.vlm_server import Exchange
 from dataset_builder.detect.vlm_store import AnswerStore, Bought, request_name
 from targets.base.hashing import settings_digest
+from targets.openai_client import Exchange
 from targets.scoring import PictureRef
 
 
@@ -64,13 +64,19 @@ class Job:
         request: dict[str, Any] = {
             "model": settings.model,
             "messages": self.question.messages(faces),
-            "temperature": settings.temperature,
-            "max_tokens": settings.max_tokens,
+            settings.tokens_parameter: settings.max_tokens,
         }
+        if settings.temperature is not None:
+            request["temperature"] = settings.temperature
         if settings.strict_schema:
             request["response_format"] = self.question.schema(len(faces))
         if settings.seed is not None:
             request["seed"] = settings.seed
+        if settings.extra_body:
+            # The client puts them into the body; the lines of a batch are bodies.
+            request |= (
+                settings.extra_body if settings.mode == "batch" else {"extra_body": settings.extra_body}
+            )
         return request
 
     def keep(self, exchange: Exchange, settings: Vlm, budget: Budget) -> Bought:

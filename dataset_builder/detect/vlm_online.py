@@ -7,16 +7,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from dataset_builder.detect.settings import Vlm
-from dataset_builder.detect.vlm_answers import TRANSIENT, Reason
+from dataset_builder.detect.vlm_answers import Reason
 from dataset_builder.detect.vlm_budget import Budget
 from dataset_builder.detect.vlm_jobs import Failures, Job, failures_of
-from dataset_builder.detect.vlm_server import Server
 from dataset_builder.detect.vlm_store import AnswerStore
 from targets.base.errors import InputError
 from targets.base.progress import Advance, progress
-
-# A server that lets so many requests in a row fail, each sent again as often as allowed, is not there.
-STOP_AFTER = 20
+from targets.openai_client import UNANSWERED, Server
 
 
 class Online:
@@ -25,9 +22,7 @@ class Online:
     def __init__(self, settings: Vlm, server: Server, budget: Budget, *, show_progress: bool) -> None:
         self._settings, self._server, self._budget = settings, server, budget
         self._show_progress = show_progress
-        self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._in_a_row = 0
 
     def recover(self, stores: Sequence[AnswerStore]) -> None:
         """Nothing to fetch: an answer is kept when it comes."""
@@ -79,21 +74,9 @@ class Online:
             return lambda charged: self._budget.forfeit(amount, charged=charged)
 
         exchange = self._server.complete(job.request(self._settings), before)
-        if exchange.reply is None and exchange.reason in TRANSIENT:
-            self._failed(exchange.reason)
+        if exchange.reason in UNANSWERED:
             return exchange.reason
         bought = job.keep(exchange, self._settings, self._budget)
         if exchange.reply is not None:
             self._budget.settle(reserved[0], job.estimate, bought.tokens_in, bought.tokens_out)
-        with self._lock:
-            self._in_a_row = 0
         return None
-
-    def _failed(self, reason: Reason) -> None:
-        with self._lock:
-            self._in_a_row += 1
-            if self._in_a_row >= STOP_AFTER:
-                raise InputError(
-                    f"{self._server.host} answers nothing: {self._in_a_row} requests in a row failed, the "
-                    f"last with {reason}; all answers are kept, and the same command goes on"
-                )

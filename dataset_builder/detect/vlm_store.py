@@ -16,12 +16,12 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from dataset_builder.detect.vlm_answers import FaceAnswer, Reason
-from dataset_builder.detect.vlm_server import MOST_TOKENS
 from dataset_builder.schema.verdict import Label
 from targets.base.config import ModelT, Settings, validated
 from targets.base.errors import InputError
 from targets.base.files import write_json
 from targets.base.text import shortlist
+from targets.openai_client import MOST_TOKENS
 
 _MEND = "delete that file, and what it answers is asked again"
 

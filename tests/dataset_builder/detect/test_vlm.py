@@ -387,6 +387,33 @@ def test_lasting_faults_are_one_line_without_the_key(tmp_path: Path, status: int
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
+@pytest.mark.parametrize("mode", ["online", "batch"])
+@pytest.mark.parametrize(
+    ("parameter", "words", "mended"),
+    [
+        (
+            "max_tokens",
+            "set tokens_parameter = 'max_completion_tokens'",
+            {"tokens_parameter": "max_completion_tokens"},
+        ),
+        ("temperature", "set temperature = 'none'", {"temperature": "none"}),
+        ("response_format", "set strict_schema = false", None),
+        ("top_k", "leave 'top_k' out of extra_body", {"extra_body": {"top_p": 1}}),
+    ],
+)
+def test_a_refused_parameter_is_named_with_its_setting(
+    tmp_path: Path, mode: str, parameter: str, words: str, mended: dict[str, Any] | None
+) -> None:
+    more = {"extra_body": {"top_k": 1}} if parameter == "top_k" else {}
+    with running(refuse=parameter) as server:
+        with pytest.raises(InputError) as stop:
+            labels_of(vlm(server, mode=mode, **more), tmp_path, faces(20))
+        assert f"refuses '{parameter}' for model 'test-vlm'; {words}" in str(stop.value)
+        if mended is not None:
+            found = labels_of(vlm(server, mode=mode, **mended), tmp_path, faces(20))
+            assert said(found["face-7"]) == plain(7)
+
+
 def test_a_server_that_is_not_there_stops_the_run_early(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"2\d requests in a row failed, the last with connection"):
         labels_of(vlm(None, retries=0, concurrency=2), tmp_path, faces(400))

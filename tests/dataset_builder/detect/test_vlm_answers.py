@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset_builder.detect.vlm_answers import Reply, parse_reply
+from dataset_builder.detect.vlm_answers import parse_reply
+from targets.openai_client import Reply
 from tests.support import shared
 
 # As the corpus says (API-ANSWER): label or reason of "glasses", and of "smile" where it was asked for.
