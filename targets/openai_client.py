@@ -65,9 +65,7 @@ _FILTER_WORDS = re.compile(
     re.IGNORECASE,
 )
 _KEY_CODES = frozenset({"invalid_api_key", "invalid_authentication", "authentication_error"})
-_KEY_WORDS = re.compile(
-    r"\binvalid api[ _-]?key\b|\bapi[ _-]?key (is )?(not valid|invalid)\b", re.IGNORECASE
-)
+_KEY_WORDS = re.compile(r"\binvalid api[ _-]?key\b|\bapi[ _-]?key (is )?(not valid|invalid)\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "quota_exceeded"}
 )
