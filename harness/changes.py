@@ -1,7 +1,11 @@
-"""What changed between two runs: estimates from the pairs that both have, and where they lie to a margin.
+"""What changed between two runs: estimates from their pairs, and where they lie to a margin.
 
-The change of a delta is paired: for every common pair, the new run's transformed minus source less the
-baseline's, averaged, with CR2 errors by (group, identity).
+The change of a delta is paired: for every pair scored in both runs, the new run's transformed minus source
+less the baseline's, averaged, with CR2 errors by cluster. The change of a level is that of the score itself.
+
+A pass and a fail rest on different bounds. For a pass, pairs that are scored in one run only count as changed
+by the worst amount, and room is left for breaks that no identity of the sample showed. For a fail such pairs
+count as unchanged.
 """
 
 from __future__ import annotations
@@ -12,19 +16,44 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
-from harness.finished import CommonPairs, FinishedRun
-from harness.stats.bounded import Bounded, bounded_margin_test
-from harness.stats.contrasts import pairwise
-from harness.stats.equivalence import Harmful, margin_test, one_sided_bounds
-from harness.stats.groups import GroupMeans
+from harness.finished import CommonPairs, ComparedRuns, FinishedRun, FloatArray, IntArray
+from harness.stats.bounded import Bounded, bounded_margin_test, inside, student
+from harness.stats.contrasts import satterthwaite
+from harness.stats.equivalence import Harmful
 from harness.stats.intervals import REASONS, CellEstimates, cell_estimates
+from harness.stats.planning import Floor
+from harness.stats.unseen import unseen_share, with_share
+
+Pair = tuple[float, float]
+Sides = tuple[FloatArray, FloatArray]
+NO_FLOOR = Floor(0.0, (1.0,), both_of_a_pair=False)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a change is held against.
+
+    Attributes:
+        margin: positive.
+        harmful: the direction that does harm.
+        alpha: one-sided, in (0, 0.5].
+        worst: largest change that one identity can suffer; None where nobody says.
+        unknown: why ``worst`` is None, and what to add.
+        unseen: whether a pass needs room for breaks that the sample could not show.
+    """
+
+    margin: float
+    harmful: Harmful
+    alpha: float
+    worst: float | None = 1.0
+    unknown: str = ""
+    unseen: bool = True
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change from the baseline and what it is known from.
+    """A change from one run to another and what it is known from.
 
     Attributes:
         n_pairs, n_identities: behind it; of two groups, the smaller number (``identities`` is the sum).
@@ -32,12 +61,19 @@ class Change:
         lost: pairs of the cell with an answer in one of the runs only.
         change, se, df: estimate, standard error (0 where all identities changed alike), degrees of freedom;
             NaN where undefined. A difference of two shares has no df.
-        low, high: one-sided 1 - alpha bounds.
-        p_inside, p_beyond: as in ``harness.stats.equivalence.MarginTest``, but where both directions do
-            harm p_beyond adds the other tail: with a margin near 0 a change of 0 has two ways to look
-            harmful, and both together may only happen with probability alpha. NaN where undefined.
+        low, high: one-sided 1 - alpha bounds on what was seen, lost pairs taken as unchanged.
+        worst_low, worst_high: one-sided 1 - alpha bounds with lost pairs changed by the worst amount and with
+            the breaks that the sample could not show: a pass needs them inside the margin.
+        p_beyond: smallest alpha at which ``low`` or ``high`` lies beyond the margin; where both directions do
+            harm it adds the other tail. NaN where undefined.
+        unseen: largest share of identities (FMR: of their pairs) that may have broken unseen; of two groups,
+            the larger. 0 without such room.
+        floor: of the plan for more identities.
+        failing: the estimate behind ``low`` and ``high``.
         undefined: why there is no estimate, empty where there is one.
         missing: which run has no pair of the cell with an answer, empty where both have.
+        cannot_pass: why no pass is possible, empty where one is.
+        unchanged: why the model counts as unchanged here, empty where it does not.
     """
 
     n_pairs: int = 0
@@ -49,10 +85,16 @@ class Change:
     df: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    p_inside: float = math.nan
+    worst_low: float = math.nan
+    worst_high: float = math.nan
     p_beyond: float = math.nan
+    unseen: float = 0.0
+    floor: Floor = NO_FLOOR
+    failing: Bounded | None = None
     undefined: str = ""
     missing: str = ""
+    cannot_pass: str = ""
+    unchanged: str = ""
 
     @property
     def lost_share(self) -> float:
@@ -61,12 +103,27 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Margin:
-    """Against what a change is held: margin > 0, harmful direction, one-sided alpha in (0, 0.5]."""
+class Score:
+    """Which score of which pairs: attribute, concept, and the mean change ("delta") or the mean itself.
 
-    margin: float
-    harmful: Harmful
-    alpha: float
+    Attributes:
+        attribute, concept: as in the record.
+        side: "change" for the delta; "before" or "after" for the level of one face.
+    """
+
+    attribute: str
+    concept: str
+    side: str
+
+    def of(self, run: FinishedRun) -> Sides:
+        """What is subtracted, and what it is subtracted from, shape (n,) each; NaN without an answer."""
+        column = run.record.concepts.index(self.concept)
+        source, transformed = run.source[:, column], run.transformed[:, column]
+        if self.side == "change":
+            known = np.isfinite(source) & np.isfinite(transformed)
+            return np.where(known, source, np.nan), np.where(known, transformed, np.nan)
+        values = source if self.side == "before" else transformed
+        return np.where(np.isfinite(values), 0.0, np.nan), values
 
 
 def paired_change(
@@ -88,57 +145,73 @@ def paired_change(
     return cell_estimates(first, second, before.clusters()[rows], level=level)
 
 
-def delta_change(
-    runs: tuple[FinishedRun, FinishedRun],
-    common: CommonPairs,
-    cell: tuple[str, str, str],
-    margin: Margin,
-) -> Change:
-    """Change of one cell's mean delta.
+@dataclass(frozen=True)
+class _Group:
+    """One group's counts and its mean change, with lost pairs filled in by the worst amount or not at all."""
+
+    counts: Change
+    seen: CellEstimates
+    lower: CellEstimates
+    unchanged: CellEstimates
+    higher: CellEstimates
+
+
+def score_change(runs: ComparedRuns, score: Score, groups: Sequence[str], terms: Terms) -> Change:
+    """Change of one group's mean, or of two groups' difference (the second's minus the first's).
 
     Args:
-        runs: baseline and new run.
-        common: their common pairs.
-        cell: attribute, concept, group.
-        margin: what the change is held against.
+        runs: the two runs.
+        score: of what.
+        groups: one or two.
+        terms: what the change is held against.
     """
-    counts, estimates = _scored(runs, common, cell)
-    if counts.missing or estimates is None:
-        return counts
-    if estimates.status[0] == "undefined":
-        return replace(counts, undefined=REASONS[str(estimates.reason[0])])
-    return held(counts, float(estimates.delta[0]), float(estimates.se[0]), float(estimates.df[0]), margin)
-
-
-def difference_change(
-    runs: tuple[FinishedRun, FinishedRun],
-    common: CommonPairs,
-    cell: tuple[str, str, tuple[str, str]],
-    margin: Margin,
-) -> Change:
-    """Change of the difference of two groups' mean deltas (the second's minus the first's), Satterthwaite df.
-
-    Args:
-        runs: baseline and new run.
-        common: their common pairs.
-        cell: attribute, concept, the two groups.
-        margin: what the change is held against.
-    """
-    attribute, concept, groups = cell
-    counts, estimates = [], []
+    found = []
     for group in groups:
-        count, found = _scored(runs, common, (attribute, concept, group))
-        if count.missing or found is None:
-            return count
-        counts.append(count)
-        estimates.append(found)
-    both = counted_together(counts)
-    for found in estimates:
-        if found.status[0] == "undefined":
-            return replace(both, undefined=REASONS[str(found.reason[0])])
-    contrast = pairwise(GroupMeans.stack(estimates))
-    difference, se, df = (float(x[0, 0]) for x in (contrast.difference, contrast.se, contrast.df))
-    return held(both, difference, se, df, margin)
+        part = _group(runs, score, group, terms.worst or 0.0)
+        if isinstance(part, Change):
+            return part
+        found.append(part)
+    return _held_groups(found, terms)
+
+
+def paired_scores_change(before: Sides, after: Sides, clusters: IntArray, terms: Terms) -> Change:
+    """Change of the mean over n pairs of one group.
+
+    Args:
+        before, after: of the baseline and of the new run, what is subtracted (zeros for a level) and what
+            it is subtracted from, shape (n,) each, NaN where there is no answer; some pair has both.
+        clusters: integer codes of the identities, shape (n,).
+        terms: what the change is held against.
+    """
+    return _held_groups([_estimated(before, after, clusters, terms.worst or 0.0)], terms)
+
+
+def _held_groups(found: Sequence[_Group], terms: Terms) -> Change:
+    counts = counted_together([part.counts for part in found])
+    for part in found:
+        for way in (part.seen, part.lower, part.unchanged, part.higher):
+            if way.status[0] == "undefined":
+                return replace(counts, undefined=REASONS[str(way.reason[0])])
+    failing = _combined([part.unchanged for part in found])
+    low = _combined([found[0].lower] if len(found) == 1 else [found[0].higher, found[1].lower])
+    high = _combined([found[0].higher] if len(found) == 1 else [found[0].lower, found[1].higher])
+    seen = _combined([part.seen for part in found])
+    people = [part.counts.n_identities for part in found]
+    passing = replace(low, bounds=lambda alpha: (low.bounds(alpha)[0], high.bounds(alpha)[1]), by_t=False)
+    counts = replace(counts, change=seen.value, se=seen.se, df=seen.df)
+    return held(counts, failing, passing, people, terms)
+
+
+def _combined(cells: Sequence[CellEstimates]) -> Bounded:
+    """One mean change, or the second less the first, with Satterthwaite's degrees of freedom."""
+    values = [float(cell.delta[0]) for cell in cells]
+    errors = np.array([cell.se[0] for cell in cells])
+    if len(cells) == 1:
+        return student(values[0], float(errors[0]), float(cells[0].df[0]))
+    degrees = np.array([cell.df[0] for cell in cells])
+    varied = errors > 0.0
+    df = float(satterthwaite(errors[varied], degrees[varied])) if varied.any() else math.nan
+    return student(values[1] - values[0], float(np.hypot(*errors)), df)
 
 
 def counted_together(groups: Sequence[Change]) -> Change:
@@ -147,93 +220,120 @@ def counted_together(groups: Sequence[Change]) -> Change:
         n_pairs=min(group.n_pairs for group in groups),
         n_identities=min(group.n_identities for group in groups),
         identities=sum(group.identities for group in groups),
-        lost=max(group.lost for group in groups),
+        lost=sum(group.lost for group in groups),
     )
 
 
-def _scored(
-    runs: tuple[FinishedRun, FinishedRun], common: CommonPairs, cell: tuple[str, str, str]
-) -> tuple[Change, CellEstimates | None]:
-    """Counts of a cell, and the paired change of its common pairs; None where a run has no score there."""
-    attribute, concept, group = cell
-    column = common.base.record.concepts.index(concept)
-    for run, name in zip(runs, ("baseline", "new run"), strict=True):
-        if not (run.rows_of(attribute, group) & _has_scores(run, column)).any():
-            return Change(missing=f"{group} has no scored pair in the {name}"), None
-    here = common.base.rows_of(attribute, group)
-    before, after = _has_scores(common.base, column), _has_scores(common.new, column)
-    rows = here & before & after
-    if not rows.any():
-        return Change(missing=f"{group} has no pair that is scored in both runs"), None
-    scored = sum(int((run.rows_of(attribute, group) & _has_scores(run, column)).sum()) for run in runs)
-    lost = scored - 2 * int(rows.sum())
-    estimates = paired_change(common, [column], rows)
-    n_identities = int(estimates.n_identities[0])
-    return Change(int(rows.sum()), n_identities, n_identities, lost), estimates
+def _group(runs: ComparedRuns, score: Score, group: str, worst: float) -> _Group | Change:
+    """Counts of a cell and its paired change; where a run has no score there, a change that says so."""
+    here = runs.union[0].rows_of(score.attribute, group)
+    base, new = (run.take(here) for run in runs.union)
+    before, after = score.of(base), score.of(new)
+    for values, name in zip((before[1], after[1]), runs.names, strict=True):
+        if not np.isfinite(values).any():
+            return Change(missing=f"{group} has no scored pair in the {name}")
+    if not np.isfinite(before[1] + after[1]).any():
+        return Change(missing=f"{group} has no pair that is scored in both runs")
+    return _estimated(before, after, base.clusters(), worst)
 
 
-def _has_scores(run: FinishedRun, column: int) -> npt.NDArray[np.bool_]:
-    return np.isfinite(run.source[:, column]) & np.isfinite(run.transformed[:, column])
+def _estimated(before: Sides, after: Sides, clusters: IntArray, worst: float) -> _Group:
+    """The paired change of n pairs, NaN where a run has no answer, with lost ones filled in."""
+    known = [np.isfinite(sides[1]) for sides in (before, after)]
+    both, one = known[0] & known[1], known[0] ^ known[1]
+    # Sums of two scores instead of differences of deltas: what is rounding noise is told by their size.
+    first, second = after[0] + before[1], after[1] + before[0]
+    seen = cell_estimates(first[both, None], second[both, None], clusters[both])
+    people, pairs, lost = int(seen.n_identities[0]), int(both.sum()), int(one.sum())
+
+    def filled(change: float) -> CellEstimates:
+        if not lost:
+            return seen
+        rows = both | one
+        ends = np.where(one, 0.0, first)[rows, None], np.where(one, change, second)[rows, None]
+        return cell_estimates(*ends, clusters[rows])
+
+    counts = Change(pairs, people, people, lost)
+    return _Group(counts, seen, filled(-worst), filled(0.0), filled(worst))
 
 
-def held(counts: Change, change: float, se: float, df: float, margin: Margin) -> Change:
-    """Hold an estimate against a margin; without variance the change is taken as it is."""
-    if se == 0.0:
-        worse = harm(change, margin.harmful)
-        # A change of exactly the margin is neither inside nor beyond it, whatever its last digit says.
-        met = math.isclose(worse, margin.margin, rel_tol=1e-9)
-        return replace(
-            counts,
-            change=change,
-            se=0.0,
-            low=change,
-            high=change,
-            p_inside=float(met or worse > margin.margin),
-            p_beyond=float(met or worse < margin.margin),
-        )
-    test = margin_test(change, se, df, margin.margin, margin.harmful)
-    other_tail = special.stdtr(df, -(abs(change) + margin.margin) / se) if margin.harmful == "both" else 0.0
-    low, high = one_sided_bounds(change, se, df, margin.alpha)
-    return replace(
+def held(
+    counts: Change,
+    failing: Bounded,
+    passing: Bounded,
+    people: Sequence[int],
+    terms: Terms,
+    *,
+    room: Bounded | None = None,
+    pairs: bool = False,
+) -> Change:
+    """Hold an estimate against a margin.
+
+    Args:
+        counts: what it is known from; a ``change`` that stands there is kept.
+        failing: the estimate with lost pairs unchanged.
+        passing: the estimate with lost pairs changed for the worse.
+        people: identities of each group.
+        terms: what it is held against.
+        room: what room for unseen breaks is added to, where ``passing`` has exact bounds that leave room for
+            them already; the wider bounds count.
+        pairs: comparisons are of two people each.
+    """
+    test = bounded_margin_test(failing, terms.margin, terms.harmful)
+    low, high = failing.bounds(terms.alpha)
+    spread = passing if passing.se > failing.se else failing
+    fresh = math.isnan(counts.se)
+    known = replace(
         counts,
-        change=change,
-        se=se,
-        df=df,
-        low=float(low),
-        high=float(high),
-        p_inside=float(test.p_inside),
-        p_beyond=min(1.0, float(test.p_beyond + other_tail)),
-    )
-
-
-def held_bounded(counts: Change, found: Bounded, margin: Margin) -> Change:
-    """Hold an estimate that is known by its bounds against a margin."""
-    test = bounded_margin_test(found, margin.margin, margin.harmful)
-    low, high = found.bounds(margin.alpha)
-    return replace(
-        counts,
-        change=found.value,
-        se=found.se,
-        df=found.df,
+        change=failing.value if math.isnan(counts.change) else counts.change,
+        se=spread.se if fresh else counts.se,
+        df=spread.df if fresh else counts.df,
         low=low,
         high=high,
-        p_inside=float(test.p_inside),
         p_beyond=float(test.p_beyond),
+        failing=failing,
     )
+    if terms.worst is None and (terms.unseen or counts.lost):
+        return replace(known, cannot_pass=terms.unknown)
+    if terms.unseen:
+        worst = terms.worst or 0.0
+        parts = tuple(count / sum(people) for count in people)
+        known = replace(
+            known,
+            unseen=unseen_share(terms.alpha, min(people), both_of_a_pair=pairs),
+            floor=Floor(worst, parts, both_of_a_pair=pairs),
+        )
+        passing = wider(passing, with_unseen_breaks(room or passing, people, worst, pairs=pairs))
+    low, high = passing.bounds(terms.alpha)
+    return replace(known, worst_low=low, worst_high=high)
 
 
-def further_from_a_decision(one: Change, other: Change) -> Change:
-    """Of two ways to count, the wider bounds and the larger p values; estimate and counts of the first."""
+def with_unseen_breaks(found: Bounded, people: Sequence[int], worst: float, *, pairs: bool) -> Bounded:
+    """An estimate with room for the share of each group's people who may break without being seen."""
+
+    def bounds(alpha: float) -> Pair:
+        shares = [unseen_share(alpha, count, both_of_a_pair=pairs) for count in people]
+        return with_share(found.bounds(alpha), shares, worst)
+
+    return replace(found, bounds=bounds, by_t=False)
+
+
+def lies_inside(change: Change, terms: Terms) -> bool:
+    """Whether the bounds that a pass needs lie inside the margin on the harmful side."""
+    if change.cannot_pass or math.isnan(change.worst_low):
+        return False
+    return inside((change.worst_low, change.worst_high), terms.margin, terms.harmful)
+
+
+def wider(one: Bounded, other: Bounded) -> Bounded:
+    """The wider bounds of two ways to count, on each side; the estimate of the first, the larger spread."""
+
+    def bounds(alpha: float) -> Pair:
+        first, second = one.bounds(alpha), other.bounds(alpha)
+        return min(first[0], second[0]), max(first[1], second[1])
+
     spread = other if other.se > one.se else one
-    return replace(
-        one,
-        se=spread.se,
-        df=spread.df,
-        low=min(one.low, other.low),
-        high=max(one.high, other.high),
-        p_inside=max(one.p_inside, other.p_inside),
-        p_beyond=max(one.p_beyond, other.p_beyond),
-    )
+    return replace(one, bounds=bounds, se=spread.se, df=spread.df, by_t=False)
 
 
 def harm(change: float, harmful: Harmful) -> float:

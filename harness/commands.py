@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from harness.anchor import replace_baseline
 from harness.compare import Comparison, compare_runs, comparison_csv, comparison_table
-from harness.comparison_file import COMPARISONS_FILE
-from harness.finished import PAIRS_FILE
 from harness.gate import gate
 from harness.gate_output import append_step_summary, print_gate, write_gate_json, write_junit
-from harness.record import RECORD_FILE
 from harness.report.page import write_report
 from harness.streams import write_out
 from harness.tables import DisparityTable, to_markdown
 from harness.terminal import console, print_table, say
 from targets.base.errors import InputError
-from targets.base.files import atomic
-
-_STORED = (PAIRS_FILE, "failures.parquet", COMPARISONS_FILE, RECORD_FILE)
 
 
 class CompareFormat(StrEnum):
@@ -53,9 +47,18 @@ def gate_command(
     update_baseline: Annotated[
         bool, typer.Option("--update-baseline", help="If all passes, the new run becomes the baseline.")
     ] = False,
+    new_anchor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REASON",
+            help="With --update-baseline: drift is measured from the new run from now on, and this is why.",
+        ),
+    ] = None,
 ) -> None:
     """Hold a new run against a baseline: 0 passed, 1 failed, 3 inconclusive or not comparable."""
-    result = gate(new, baseline, policy)
+    if new_anchor is not None and not (update_baseline and new_anchor.strip()):
+        raise InputError("--new-anchor needs --update-baseline and a reason, as in --new-anchor 'retrained'")
+    result = gate(new, baseline, policy, since_anchor=new_anchor is None)
     out = console()
     if junit:
         write_junit(junit, result)
@@ -64,7 +67,7 @@ def gate_command(
     if step_summary:
         append_step_summary(step_summary, result)
     if update_baseline and result.passed:
-        replace_run(result.baseline, result.new)
+        replace_baseline(result.baseline, result.new, new_anchor)
     print_gate(out, result)
     if update_baseline and result.passed:
         say(out, f"baseline replaced: {result.baseline}")
@@ -72,23 +75,6 @@ def gate_command(
         say(out, "baseline kept: only a run that passes may replace it")
     if not result.passed:
         raise typer.Exit(result.exit_status)
-
-
-def replace_run(place: Path, by: Path) -> None:
-    """Copy a run's record and pairs over another's; the record goes first and comes last.
-
-    Raises:
-        InputError: both are one folder.
-    """
-    if place.resolve() == by.resolve():
-        raise InputError("the new run must not be the baseline itself")
-    (place / RECORD_FILE).unlink(missing_ok=True)
-    for name in _STORED:
-        if not (by / name).is_file():
-            (place / name).unlink(missing_ok=True)
-            continue
-        with atomic(place / name) as temporary:
-            shutil.copyfile(by / name, temporary)
 
 
 def compare_command(

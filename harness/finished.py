@@ -202,3 +202,44 @@ def common_pairs(base: FinishedRun, new: FinishedRun) -> CommonPairs:
         only_base=tuple(name for name in base.texts["pair_id"] if name not in index),
         only_new=tuple(name for name in new.texts["pair_id"] if name not in known),
     )
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Two runs that are held against each other.
+
+    Attributes:
+        base, new: as they lie on disk.
+        common: the pairs that both have.
+        union: both runs with every pair of either, in one order; a run that lacks a pair has NaN there.
+        names: what messages call the two.
+    """
+
+    base: FinishedRun
+    new: FinishedRun
+    common: CommonPairs
+    union: tuple[FinishedRun, FinishedRun]
+    names: tuple[str, str]
+
+
+def compared_runs(base: FinishedRun, new: FinishedRun, *, base_name: str = "baseline") -> ComparedRuns:
+    """Match two runs by the ids of their pairs."""
+    common = common_pairs(base, new)
+    extra = np.flatnonzero(np.isin(new.texts["pair_id"].astype(str), common.only_new))
+    row_of = {name: row for row, name in enumerate(new.texts["pair_id"])}
+    own = np.array([row_of.get(name, -1) for name in base.texts["pair_id"]], dtype=np.intp)
+    here = np.concatenate([own, extra])
+    texts = {name: np.concatenate([base.texts[name], new.texts[name][extra]]) for name in base.texts}
+    there = np.concatenate([np.arange(len(base)), np.full(len(extra), -1)])
+    union = (_spread(base, there, texts), _spread(new, here, texts))
+    return ComparedRuns(base, new, common, union, (base_name, "new run"))
+
+
+def _spread(run: FinishedRun, rows: npt.NDArray[np.intp], texts: dict[str, ObjectArray]) -> FinishedRun:
+    """A run on other rows, with no score where a row is -1."""
+    absent = rows[:, None] < 0
+    sides = [
+        np.where(absent, np.nan, side[rows] if len(side) else np.nan)
+        for side in (run.source, run.transformed)
+    ]
+    return replace(run, texts=texts, source=sides[0], transformed=sides[1])

@@ -1,4 +1,4 @@
-"""The gate: may a new run take a baseline's place? One check for every rule and group of a policy.
+"""The gate: decide whether a new run may replace the baseline, by one check for every rule and group.
 
 In pytest it is three lines::
 
@@ -14,8 +14,7 @@ never passes.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,19 +22,18 @@ from typing import Literal
 import numpy as np
 
 from harness.acquisition import fta_change
-from harness.changes import Change, Margin, delta_change, difference_change
-from harness.finished import CommonPairs, FinishedRun, common_pairs, load_run
+from harness.anchor import load_anchor
+from harness.changes import Change, Score, Terms, score_change
+from harness.finished import ComparedRuns, FinishedRun, compared_runs, load_run
 from harness.paired_rates import ErrorRates, Wanted, cell_counts, counts_of, open_error_rates
 from harness.policy import EVERY, Limits, Policy, Rule, load_policy
-from harness.stats.families import adjust
-from harness.stats.planning import identities_to_decide
+from harness.similarity import CONCEPTS
+from harness.unchanged import constant_score, unchanged_acquisition, unchanged_rates, unchanged_scores
+from harness.verdict import Decided, Outcome, Planned, decide
 from targets.base.errors import InputError, NotComparableError
 from targets.base.text import counted, nearest, shortlist
 
-Outcome = Literal["pass", "fail", "inconclusive", "not comparable"]
 EXIT_STATUS: dict[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "not comparable": 3}
-EXACT = ("fta", "fnmr", "tmr")
-"""Shares whose bounds rest on how many people changed, where none did."""
 _GRAVEST: tuple[Outcome, ...] = ("fail", "not comparable", "inconclusive", "pass")
 LOOKS = (
     "every look at one margin with the same identities is another chance to err (six looks: a false pass in "
@@ -48,23 +46,44 @@ class Check:
     """One rule for one group, or for one pair of groups.
 
     Attributes:
-        rule: of the policy.
-        groups: one group, or two for a difference; ("*",) where groups can't be told.
-        outcome: "pass", "fail", "inconclusive" or "not comparable".
-        reason: one sentence.
+        planned: rule, groups, margin, and the run that the change is measured from.
+        decided: the outcome and its reason.
         change: what it rests on.
-        p_beyond_adjusted: Holm over all checks of the policy; NaN where there is no test.
-        identities_needed: how many would decide an inconclusive check with the policy's power; None where no
-            number would, or the spread is unknown.
     """
 
-    rule: Rule
-    groups: tuple[str, ...]
-    outcome: Outcome
-    reason: str
+    planned: Planned
+    decided: Decided
     change: Change
-    p_beyond_adjusted: float = math.nan
-    identities_needed: int | None = None
+
+    @property
+    def rule(self) -> Rule:
+        """The policy's rule."""
+        return self.planned.rule
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """One group, or two for a difference; ("*",) where groups can't be told."""
+        return self.planned.groups
+
+    @property
+    def outcome(self) -> Outcome:
+        """ "pass", "fail", "inconclusive" or "not comparable"."""
+        return self.decided.outcome
+
+    @property
+    def reason(self) -> str:
+        """Why, in one sentence."""
+        return self.decided.reason
+
+    @property
+    def p_beyond_adjusted(self) -> float:
+        """Holm over all checks of the policy; NaN where there is no test."""
+        return self.decided.p_beyond_adjusted
+
+    @property
+    def identities_needed(self) -> int | None:
+        """How many identities would decide an inconclusive check; None where no number would."""
+        return self.decided.identities_needed
 
     @property
     def name(self) -> str:
@@ -72,8 +91,9 @@ class Check:
         rule = self.rule
         what = "/".join(filter(None, (rule.attribute, rule.concept)))
         of = f"of {rule.of}" if rule.metric == "difference" and rule.of != "delta" else None
-        side = rule.side if rule.side != "after" else None
-        words = (rule.metric, of, rule.comparison, side, what, " to ".join(self.groups))
+        side = rule.side if rule.side != "after" or rule.quantity == "level" else None
+        since = "since the anchor" if self.planned.since == "anchor" else None
+        words = (rule.metric, of, rule.comparison, side, what, " to ".join(self.groups), since)
         return " ".join(filter(None, words))
 
     @property
@@ -130,34 +150,53 @@ class GateResult:
         return "\n".join([f"gate: {self.outcome} ({counted(len(self.checks), 'check')})", *lines])
 
 
-def gate(new: str | Path, baseline: str | Path, policy: str | Path | Policy) -> GateResult:
-    """Hold a new run against a baseline.
+@dataclass(frozen=True)
+class _Opened:
+    """Two runs and, where a rule is about them, their error rates or why there are none."""
+
+    runs: ComparedRuns
+    rates: ErrorRates | Change
+    obstacle: str
+
+
+def gate(
+    new: str | Path, baseline: str | Path, policy: str | Path | Policy, *, since_anchor: bool = True
+) -> GateResult:
+    """Hold a new run against a baseline and, where the baseline has one, against its anchor.
 
     Args:
         new, baseline: folders of runs, or their record.json.
         policy: a policy file, or a policy.
+        since_anchor: whether the change since the anchor is tested as well.
 
     Raises:
         InputError: a file is damaged or no run, or a rule matches nothing.
     """
     chosen = policy if isinstance(policy, Policy) else load_policy(Path(policy))
+    limits = chosen.policy
     try:
         runs = load_run(Path(baseline)), load_run(Path(new))
+        anchor = load_anchor(runs[0].folder) if since_anchor else None
     except NotComparableError as error:
-        checks = [_not_comparable(rule, rule.groups, str(error)) for rule in chosen.rule]
-        return GateResult(Path(new), Path(baseline), chosen.policy, tuple(checks), ())
-    common = common_pairs(*runs)
-    planned = [(rule, groups) for rule in chosen.rule for groups in _expanded(rule, runs)]
-    obstacle = _obstacle(runs, common)
-    if obstacle:
-        checks = [_not_comparable(rule, groups, obstacle) for rule, groups in planned]
-    else:
-        recognised = any(rule.kind is not None for rule, _ in planned)
-        rates = open_error_rates(runs, common) if recognised else Change()
-        changes = [_change(rule, groups, runs, common, rates, chosen.policy) for rule, groups in planned]
-        checks = decide(planned, changes, chosen.policy)
-    notes = _notes(runs, common, chosen, checks)
-    return GateResult(runs[1].folder, runs[0].folder, chosen.policy, tuple(checks), tuple(notes))
+        checks = tuple(_not_comparable(rule, rule.groups, str(error)) for rule in chosen.rule)
+        return GateResult(Path(new), Path(baseline), limits, checks, ())
+    expanded = [(rule, groups) for rule in chosen.rule for groups in _expanded(rule, runs)]
+    recognised = any(rule.kind is not None for rule, _ in expanded)
+    against_base = _opened(compared_runs(*runs), recognised=recognised)
+    found = [_check(rule, groups, against_base, limits, "baseline") for rule, groups in expanded]
+    if anchor is not None:
+        since = _opened(compared_runs(anchor, runs[1], base_name="anchor"), recognised=recognised)
+        known = [
+            (rule, groups)
+            for rule, groups in expanded
+            if since.obstacle or set(groups) <= set(_groups_of(anchor, rule.attribute))
+        ]
+        found += [_check(rule, groups, since, limits, "anchor") for rule, groups in known]
+    planned, changes = [item[0] for item in found], [item[1] for item in found]
+    decided = decide(planned, changes, limits)
+    checks = tuple(Check(*item) for item in zip(planned, decided, changes, strict=True))
+    notes = tuple(_notes(against_base.runs, chosen, checks))
+    return GateResult(runs[1].folder, runs[0].folder, limits, checks, notes)
 
 
 def cases(new: str | Path, baseline: str | Path, policy: str | Path | Policy) -> list[Check]:
@@ -166,7 +205,14 @@ def cases(new: str | Path, baseline: str | Path, policy: str | Path | Policy) ->
 
 
 def _not_comparable(rule: Rule, groups: tuple[str, ...], reason: str) -> Check:
-    return Check(rule, groups, "not comparable", reason, Change())
+    planned = Planned(rule, groups, Terms(rule.margin, rule.harmful, 0.5))
+    return Check(planned, Decided("not comparable", reason), Change())
+
+
+def _opened(runs: ComparedRuns, *, recognised: bool) -> _Opened:
+    obstacle = _obstacle(runs)
+    rates = open_error_rates(runs) if recognised and not obstacle else Change()
+    return _Opened(runs, rates, obstacle)
 
 
 def _expanded(rule: Rule, runs: tuple[FinishedRun, FinishedRun]) -> Iterable[tuple[str, ...]]:
@@ -207,9 +253,9 @@ def _groups_of(run: FinishedRun, attribute: str) -> tuple[str, ...]:
     return tuple(group for group in run.record.groups if group in present)
 
 
-def _obstacle(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs) -> str:
+def _obstacle(runs: ComparedRuns) -> str:
     """Why the runs as wholes can't be compared, empty where they can."""
-    base, new = runs[0].record, runs[1].record
+    base, new, common = runs.base.record, runs.new.record, runs.common
     if base.concepts != new.concepts:
         differing = sorted({*base.concepts} ^ {*new.concepts}) or ["their order"]
         return f"the target's concept lists differ: {shortlist(differing)}"
@@ -217,7 +263,7 @@ def _obstacle(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs) -> str
         return "the runs were made with different taxonomies"
     if base.settings.references != new.settings.references:
         return "'match' rests on another number of reference pictures"
-    not_finite = sum(run.not_finite for run in runs)
+    not_finite = runs.base.not_finite + runs.new.not_finite
     if not_finite:
         return f"pairs.parquet holds {counted(not_finite, 'score')} that are no finite numbers"
     if not len(common.base):
@@ -231,101 +277,71 @@ def _obstacle(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs) -> str
     return ""
 
 
-def _change(
-    rule: Rule,
-    groups: tuple[str, ...],
-    runs: tuple[FinishedRun, FinishedRun],
-    common: CommonPairs,
-    rates: ErrorRates | Change,
-    limits: Limits,
-) -> Change:
-    margin = Margin(rule.margin, rule.harmful, limits.alpha)
+def _check(
+    rule: Rule, groups: tuple[str, ...], opened: _Opened, limits: Limits, since: Literal["baseline", "anchor"]
+) -> tuple[Planned, Change]:
+    """What is planned for some cells, and the change that was found."""
+    margin = rule.margin if since == "baseline" else rule.margin_since_anchor
+    terms = Terms(margin, rule.harmful, limits.alpha, unseen=rule.unseen_breaks == "count")
+    planned = Planned(rule, groups, terms, since)
+    if opened.obstacle:
+        hint = ' (gate --update-baseline --new-anchor "why" sets another anchor)' if since == "anchor" else ""
+        return planned, Change(missing=opened.obstacle + hint)
     if rule.quantity == "fta":
-        return fta_change(runs, rule.attribute, groups, margin)
-    if rule.kind is not None:
-        if isinstance(rates, Change):
-            counts = counts_of(cell_counts(common), rule.attribute, groups)
-            return rates if rates.missing else replace(counts, undefined=rates.undefined)
-        wanted = Wanted(rule.quantity, rule.kind, rule.side, rule.attribute)
-        return rates.change(wanted, groups, margin)
-    concept = rule.concept or ""
-    if rule.metric == "delta":
-        return delta_change(runs, common, (rule.attribute, concept, groups[0]), margin)
-    return difference_change(runs, common, (rule.attribute, concept, (groups[0], groups[1])), margin)
+        change = fta_change(opened.runs, rule.attribute, groups, terms)
+        unchanged = unchanged_acquisition(opened.runs, rule.attribute, groups)
+    elif rule.kind is not None:
+        change = _rate_change(rule, groups, opened, terms)
+        unchanged = unchanged_rates(opened.runs)
+    else:
+        score = _score_of(rule)
+        worst, unknown = _worst_change(rule, opened.runs)
+        terms = replace(terms, worst=worst, unknown=unknown)
+        planned = replace(planned, terms=terms, constant=constant_score(opened.runs, score, groups))
+        change = score_change(opened.runs, score, groups, terms)
+        unchanged = unchanged_scores(opened.runs, score, groups, rule.margin)
+    return planned, replace(change, unchanged="" if change.missing else unchanged)
 
 
-def decide(
-    planned: Sequence[tuple[Rule, tuple[str, ...]]], changes: Sequence[Change], limits: Limits
-) -> list[Check]:
-    """Outcomes of all checks: a pass needs no adjustment (Berger 1982), a fail is Holm-adjusted over all.
-
-    Args:
-        planned: rule and groups of each check.
-        changes: what was found, in the same order.
-        limits: of the policy.
-    """
-    tested = [math.nan if _too_few(change, limits) else change.p_beyond for change in changes]
-    adjusted = adjust(np.array(tested)).p
-    checks = []
-    for (rule, groups), change, p in zip(planned, changes, adjusted, strict=True):
-        outcome, reason = _outcome(rule, change, float(p), limits)
-        needed = _needed(rule, change, limits) if outcome == "inconclusive" else None
-        checks.append(Check(rule, groups, outcome, reason, change, float(p), needed))
-    return checks
+def _score_of(rule: Rule) -> Score:
+    return Score(rule.attribute, rule.concept or "", rule.side if rule.quantity == "level" else "change")
 
 
-def _too_few(change: Change, limits: Limits) -> str:
-    if change.n_pairs < limits.min_pairs:
-        return f"{counted(change.n_pairs, 'pair')}, the policy asks for {limits.min_pairs}"
-    if change.n_identities < limits.min_identities:
-        found = counted(change.n_identities, "identity", "identities")
-        return f"{found}, the policy asks for {limits.min_identities}"
-    return ""
+def _rate_change(rule: Rule, groups: tuple[str, ...], opened: _Opened, terms: Terms) -> Change:
+    rates = opened.rates
+    if isinstance(rates, Change):
+        counts = counts_of(cell_counts(opened.runs.common), rule.attribute, groups)
+        return rates if rates.missing else replace(counts, undefined=rates.undefined)
+    if rule.kind is None:
+        raise ValueError(f"'{rule.quantity}' is no error rate")
+    return rates.change(Wanted(rule.quantity, rule.kind, rule.side, rule.attribute), groups, terms)
 
 
-def _outcome(rule: Rule, change: Change, p_beyond: float, limits: Limits) -> tuple[Outcome, str]:
-    if change.missing:
-        return "not comparable", change.missing
-    if change.undefined:
-        return "inconclusive", change.undefined
-    if few := _too_few(change, limits):
-        return "inconclusive", few
-    bound = f"change {change.change:.3g}, one-sided bounds {change.low:.3g} and {change.high:.3g}"
-    if p_beyond < limits.alpha:
-        return "fail", f"{bound}: beyond the margin {rule.margin:g} ({rule.harmful})"
-    if rule.quantity != "fta" and change.lost_share > limits.max_lost:
-        lost = f"{change.lost} of {change.lost + change.n_pairs} pairs have scores in one of the runs only"
-        return "inconclusive", f"{lost}, the policy allows {limits.max_lost:.3g} of them"
-    if change.p_inside < limits.alpha:
-        return "pass", f"{bound}: inside the margin {rule.margin:g} ({rule.harmful})"
-    return (
-        "inconclusive",
-        f"{bound}: shown neither inside nor beyond the margin {rule.margin:g} ({rule.harmful})",
-    )
+def _worst_change(rule: Rule, runs: ComparedRuns) -> tuple[float | None, str]:
+    """The largest change that one identity can suffer, or None and why it is unknown."""
+    if rule.worst_change is not None:
+        return rule.worst_change, ""
+    concept, both = rule.concept or "", (runs.base, runs.new)
+    if concept in CONCEPTS and all(run.record.settings.references is not None for run in both):
+        return 1.0, ""
+    add = "add worst_change to the rule: how much one identity's score can change at most"
+    ranges = [run.record.targets[0].range_of(concept) for run in both]
+    widths = [item[1] - item[0] for item in ranges if item is not None]
+    if len(widths) < 2:
+        return None, f"the target's card has no score_range for '{concept}', so {add}"
+    column = runs.base.record.concepts.index(concept)
+    for run, known in zip(both, ranges, strict=True):
+        values = np.concatenate([run.source[:, column], run.transformed[:, column]])
+        values = values[np.isfinite(values)]
+        if known and len(values) and not known[0] <= values.min() <= values.max() <= known[1]:
+            far = f"{values.min():.6g} to {values.max():.6g}, the score_range on its card {list(known)}"
+            return None, f"the scores of '{concept}' are {far}: mend the card, or {add}"
+    return max(widths), ""
 
 
-def _needed(rule: Rule, change: Change, limits: Limits) -> int | None:
-    if not math.isfinite(change.se):
-        return None
-    if change.se == 0.0:
-        # Nothing changed, so the count is what an exact bound takes: (1 - margin)^G < alpha.
-        exact = rule.quantity in EXACT and rule.metric != "difference" and change.change == 0
-        return math.ceil(math.log(limits.alpha) / math.log1p(-rule.margin)) if exact else None
-    return identities_to_decide(
-        change.se,
-        change.identities,
-        rule.margin,
-        planned=limits.planned_change,
-        alpha=limits.alpha,
-        power=limits.power,
-    )
-
-
-def _notes(
-    runs: tuple[FinishedRun, FinishedRun], common: CommonPairs, policy: Policy, checks: Sequence[Check]
-) -> list[str]:
+def _notes(runs: ComparedRuns, policy: Policy, checks: Sequence[Check]) -> list[str]:
     notes = []
-    base, new = runs
+    base, new, common = runs.base, runs.new, runs.common
     for pairs, run in ((common.only_base, "baseline"), (common.only_new, "new run")):
         if pairs:
             notes.append(f"{counted(len(pairs), 'pair')} only in the {run}: counted as lost")
@@ -339,6 +355,24 @@ def _notes(
         notes.append("both runs are of finished scores: nobody has seen whether the pictures are the same")
     if base.record.settings.level != new.record.settings.level:
         notes.append("the runs were reported at different levels; the gate recomputes from the pairs")
+    notes += _moved_levels(runs, checks)
     if any(check.outcome == "inconclusive" for check in checks):
         notes.append(LOOKS)
     return list(dict.fromkeys(notes))
+
+
+def _moved_levels(runs: ComparedRuns, checks: Sequence[Check]) -> Iterator[str]:
+    """Say where a change by the edit passes although the score itself moved by more than the margin."""
+    for check in checks:
+        rule = check.rule
+        if not check.passed or rule.quantity != "delta" or check.planned.since != "baseline":
+            continue
+        for group, side in itertools.product(check.groups, ("before", "after")):
+            terms = replace(check.planned.terms, harmful="both")
+            level = score_change(runs, Score(rule.attribute, rule.concept or "", side), [group], terms)
+            if abs(level.change) > rule.margin:
+                what = f"{rule.attribute}/{rule.concept} {group}"
+                yield (
+                    f"{what}: the change by the edit passes, but the mean score {side} the edit moved by "
+                    f"{level.change:.3g}, more than the margin {rule.margin:g}: add a rule of metric 'level'"
+                )

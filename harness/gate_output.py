@@ -17,7 +17,7 @@ from harness.terminal import print_columns, say
 from targets.base.files import atomic, write_json
 
 GATE_SCHEMA = "facedelta.gate/1"
-_HEADS = ("check", "outcome", "change", "bounds", "margin", "pairs", "identities", "to decide")
+_HEADS = ("check", "outcome", "change", "bound", "margin", "pairs", "identities", "to decide")
 # Viewers want a time. All checks are decided at once, and one command gives the same bytes each time.
 _NO_TIME = "0.000"
 # Control characters that XML 1.0 can't hold, whatever the escaping.
@@ -39,13 +39,13 @@ def print_gate(out: Console, result: GateResult) -> None:
 
 def _texts(check: Check) -> tuple[str, ...]:
     change = check.change
-    bounds = "" if math.isnan(change.low) else f"[{change.low:.3g}, {change.high:.3g}]"
+    bound = check.decided.bound
     return (
         check.name,
         check.outcome,
         "" if math.isnan(change.change) else f"{change.change:.3g}",
-        bounds,
-        f"{check.rule.margin:g} {check.rule.harmful}",
+        "" if math.isnan(bound) else f"{bound:.3g}",
+        f"{check.planned.terms.margin:g} {check.rule.harmful}",
         str(change.n_pairs),
         str(change.n_identities),
         _needed(check),
@@ -139,16 +139,22 @@ def gate_json(result: GateResult) -> dict[str, Any]:
 
 def _check_json(check: Check) -> dict[str, Any]:
     change = check.change
-    numbers = ("change", "se", "df", "low", "high", "p_inside", "p_beyond")
+    numbers = ("change", "se", "df", "low", "high", "worst_low", "worst_high", "p_beyond")
     return {
         **check.rule.model_dump(mode="json", exclude={"group"}),
         "groups": list(check.groups),
+        "since": check.planned.since,
+        "margin_in_force": check.planned.terms.margin,
+        "worst_change_in_force": check.planned.terms.worst,
+        "unchanged": bool(change.unchanged),
         "outcome": check.outcome,
         "reason": check.reason,
         "n_pairs": change.n_pairs,
         "n_identities": change.n_identities,
         "lost": change.lost,
         **{name: number(getattr(change, name)) for name in numbers},
+        "unseen_share": change.unseen,
+        "bound": number(check.decided.bound),
         "p_beyond_adjusted": number(check.p_beyond_adjusted),
         "identities_needed": check.identities_needed,
     }

@@ -6,14 +6,14 @@ resample, so that a change keeps what the runs share.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.changes import Change, Margin, counted_together, further_from_a_decision, held_bounded
+from harness.changes import Change, Terms, counted_together, held, wider
 from harness.comparison_file import COMPARISONS_FILE, read_comparisons
-from harness.finished import CommonPairs, FinishedRun
+from harness.finished import CommonPairs, ComparedRuns
 from harness.kinds import Compared, Kept, Kind
 from harness.policy import Quantity, Side
 from harness.rate_changes import Rated, rate_change, rated
@@ -22,10 +22,10 @@ from harness.recognition_tables import refusal
 from harness.stats.bounded import Bounded
 from harness.stats.numerics import Floats, Ints
 from harness.stats.resampling import Selection, double_or_nothing, replicate_thresholds, replicate_totals
+from harness.stats.unseen import with_share
 from targets.base.hashing import file_digest
 from targets.base.text import counted
 
-NAMES = ("baseline", "new run")
 LEFT_OUT = ("missing_source", "missing_transformed", "unreadable", "duplicate", "identical", "missing_label")
 """Reasons of pairs that no comparison is made of; failures to acquire are counted."""
 
@@ -67,10 +67,24 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Group:
-    """Change of a group's rate with failures to acquire left out, and as non-matches."""
+    """Change of a group's rate with failures to acquire left out, and as non-matches.
+
+    ``ways`` has bounds widened by exact ones, ``by_t`` has t bounds only.
+    """
 
     n_identities: int
     ways: tuple[Bounded, Bounded]
+    by_t: tuple[Bounded, Bounded]
+
+
+def _difference(parts: Sequence[Bounded]) -> Bounded:
+    """The second less the first, or the only one."""
+    return parts[0] if len(parts) == 1 else parts[1].minus(parts[0])
+
+
+def _with_lost(found: Bounded, shares: Sequence[float]) -> Callable[[float], tuple[float, float]]:
+    """Bounds where a share of each group's comparisons was lost, and may all be errors."""
+    return lambda alpha: with_share(found.bounds(alpha), shares, 1.0)
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,7 @@ class ErrorRates:
         group_of: shape (G,), group of every person.
         selected: shape (G, draws), who counts in each resample.
         cells: counts of every attribute and group.
+        names: what messages call the two.
     """
 
     runs: tuple[_Run, _Run]
@@ -90,16 +105,19 @@ class ErrorRates:
     group_of: Ints
     selected: Selection
     cells: Cells
+    names: tuple[str, str]
 
-    def change(self, wanted: Wanted, groups: tuple[str, ...], margin: Margin) -> Change:
+    def change(self, wanted: Wanted, groups: tuple[str, ...], terms: Terms) -> Change:
         """The change of one group's rate, or of two groups' difference (the second's minus the first's).
 
-        Failures to acquire are counted both ways, and the way that is further from a decision stands.
+        Failures to acquire are counted both ways, and the way that is further from a decision stands. A pair
+        that a fault took from one of the runs counts as an error for a pass (for FMR it spoils all its
+        comparisons) and is left out for a fail.
 
         Args:
             wanted: which rate.
             groups: one or two.
-            margin: what the change is held against, as a share.
+            terms: what the change is held against, as a share.
         """
         counts = counts_of(self.cells, wanted.attribute, groups)
         found = []
@@ -110,35 +128,47 @@ class ErrorRates:
             found.append(part)
         people = [part.n_identities for part in found]
         counts = replace(counts, n_identities=min(people), identities=sum(people))
-        own = [[part.ways[way] for part in found] for way in range(2)]
-        both = [way[0] if len(way) == 1 else way[1].minus(way[0]) for way in own]
-        return further_from_a_decision(*(held_bounded(counts, way, margin) for way in both))
+        pairs = wanted.error == "fmr"
+        lost = [self.cells.get((wanted.attribute, group), Change()).lost_share for group in groups]
+        spoiled = [1.0 - (1.0 - share) ** 2 if pairs else share for share in lost]
+        seen, by_t = (
+            wider(*(_difference([ways[way] for ways in own]) for way in range(2)))
+            for own in ([part.ways for part in found], [part.by_t for part in found])
+        )
+        passing, room = (
+            replace(item, bounds=_with_lost(item, spoiled), by_t=False) if any(spoiled) else item
+            for item in (seen, by_t)
+        )
+        return held(counts, seen, passing, people, terms, room=room, pairs=pairs)
 
     def _group(self, wanted: Wanted, group: str) -> _Group | Change:
         if group not in self.groups:
             return Change(missing=f"{group} has no face in either run")
         compared = []
-        for run, name in zip(self.runs, NAMES, strict=True):
+        for run, name in zip(self.runs, self.names, strict=True):
             kind = run.kinds.get((wanted.attribute, wanted.error, wanted.comparison))
             if kind is None:
                 return Change(missing=f"no {wanted.error} comparison of {wanted.attribute} in the {name}")
             compared.append(kind.of(self.group_of, self.groups.index(group)))
         sides = ("after", "before") if wanted.side == "change" else (wanted.side,)
-        ways, people = [], []
+        ways: list[Bounded] = []
+        by_t: list[Bounded] = []
+        people = []
         for way in range(2):
             found = []
             for side in sides:
                 rates = [self._rated(index, both[way], side) for index, both in enumerate(compared)]
-                for rate, name in zip(rates, NAMES, strict=True):
+                for rate, name in zip(rates, self.names, strict=True):
                     if rate is None:
                         return Change(missing=f"{group} has no {wanted.error} comparison in the {name}")
                     if rate.estimate.status == "too_few_identities":
                         return Change(undefined=f"{group} has too few people for an interval in the {name}")
                     people.append(rate.estimate.n_identities)
                 found.append(rate_change(*(rate for rate in rates if rate is not None)))
-            result = found[0] if len(found) == 1 else found[0].minus(found[1])
-            ways.append(result.negative() if wanted.metric == "tmr" else result)
-        return _Group(min(people), (ways[0], ways[1]))
+            for kept, parts in ((ways, [x.exact for x in found]), (by_t, [x.by_t for x in found])):
+                result = _difference(parts[::-1])
+                kept.append(result.negative() if wanted.metric == "tmr" else result)
+        return _Group(min(people), (ways[0], ways[1]), (by_t[0], by_t[1]))
 
     def _rated(self, index: int, compared: Compared, side: str) -> Rated | None:
         some, run = compared.before if side == "before" else compared.after, self.runs[index]
@@ -147,12 +177,11 @@ class ErrorRates:
         )
 
 
-def open_error_rates(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs) -> ErrorRates | Change:
+def open_error_rates(compared: ComparedRuns) -> ErrorRates | Change:
     """Read both runs' comparisons and resample their thresholds.
 
     Args:
-        runs: baseline and new run.
-        common: their common pairs.
+        compared: the two runs.
 
     Returns:
         The error rates, or a change that says why there are none.
@@ -160,15 +189,16 @@ def open_error_rates(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs)
     Raises:
         InputError: a file of comparisons is damaged.
     """
-    for run, name in zip(runs, NAMES, strict=True):
+    runs, names, common = (compared.base, compared.new), compared.names, compared.common
+    for run, name in zip(runs, names, strict=True):
         if not run.record.recognition:
             return Change(missing=f"the {name} has no recognition error rates: its target gives no vectors")
     before, after = (run.record.recognition[0] for run in runs)
-    obstacle = _other_rules(before.thresholds[0], after.thresholds[0])
+    obstacle = _other_rules(before.thresholds[0], after.thresholds[0], names)
     if obstacle:
         return Change(missing=obstacle)
     kept = []
-    for run, report, name in zip(runs, (before, after), NAMES, strict=True):
+    for run, report, name in zip(runs, (before, after), names, strict=True):
         if report.thresholds[0].threshold is None:
             return Change(undefined=f"the {name} has no threshold: {refusal(report.thresholds[0])}")
         found = read_comparisons(run.folder)
@@ -179,27 +209,30 @@ def open_error_rates(runs: tuple[FinishedRun, FinishedRun], common: CommonPairs)
                 missing=f"the {name}'s {COMPARISONS_FILE} is not the one of its record; audit it again"
             )
         kept.append(found)
-    others = _other_faces(common, kept[0], kept[1])
+    others = _other_faces(compared, kept[0], kept[1])
     if others:
         return Change(missing=f"error rates rest on all faces of a run, and these runs show others: {others}")
     groups = tuple(dict.fromkeys(group for group, _ in kept[0].people))
     group_of = np.array([groups.index(group) for group, _ in kept[0].people], dtype=np.int64)
     selected = double_or_nothing(len(group_of), before.draws, before.seed)
     one, two = (_opened(*both, group_of, selected) for both in zip(kept, (before, after), strict=True))
-    return ErrorRates((one, two), groups, group_of, selected, cell_counts(common))
+    return ErrorRates((one, two), groups, group_of, selected, cell_counts(common), names)
 
 
-def _other_faces(common: CommonPairs, base: Kept, new: Kept) -> str:
-    missing = zip((common.only_base, common.only_new), NAMES, strict=True)
+def _other_faces(compared: ComparedRuns, base: Kept, new: Kept) -> str:
+    common = compared.common
+    missing = zip((common.only_base, common.only_new), compared.names, strict=True)
     parts = [f"{counted(len(ids), 'pair')} only in the {name}" for ids, name in missing if ids]
     return ", ".join(parts) or ("" if base.people == new.people else "other people")
 
 
-def _other_rules(one: RecognitionThreshold, two: RecognitionThreshold) -> str:
+def _other_rules(one: RecognitionThreshold, two: RecognitionThreshold, names: tuple[str, str]) -> str:
     if (one.rule, one.target_fmr) == (two.rule, two.target_fmr):
         return ""
     texts = ["given" if item.rule == "given" else f"at FMR {item.target_fmr}" for item in (one, two)]
-    return f"the thresholds were set by other rules: {texts[0]} in the baseline, {texts[1]} in the new run"
+    return (
+        f"the thresholds were set by other rules: {texts[0]} in the {names[0]}, {texts[1]} in the {names[1]}"
+    )
 
 
 def _opened(kept: Kept, report: Recognition, group_of: Ints, selected: Selection) -> _Run:

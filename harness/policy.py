@@ -13,10 +13,12 @@ from targets.base.config import Settings, read_toml, validated
 
 EVERY = "*"
 SMALLEST, LARGEST = 1e-12, 1e12
-"""A margin beyond these is a slip of the pen, and numbers of identities planned for it overflow."""
+"""A margin beyond these is rejected as a typo; numbers of identities planned for it would overflow."""
 Side = Literal["before", "after", "change"]
-Metric = Literal["delta", "difference", "fnmr", "fmr", "tmr", "fta"]
-Quantity = Literal["delta", "fnmr", "fmr", "tmr", "fta"]
+Metric = Literal["delta", "level", "difference", "fnmr", "fmr", "tmr", "fta"]
+Quantity = Literal["delta", "level", "fnmr", "fmr", "tmr", "fta"]
+SCORED = ("delta", "level")
+"""Quantities that are means of a score; the others are shares."""
 OF_RATES: dict[str, tuple[Comparison, ...]] = {
     "fnmr": ("other_source", "own_source"),
     "tmr": ("other_source", "own_source"),
@@ -31,7 +33,8 @@ class Limits(Settings):
     Attributes:
         alpha: one-sided error rate of a pass, and of a fail over all rules, in [1e-12, 0.5).
         min_pairs, min_identities: below these in a cell, a rule is inconclusive.
-        max_lost: largest share of a cell's pairs that may have scores in one of the runs only, in [0, 1].
+        max_lost: largest share of a cell's pairs that may have scores in one of the runs only, in [0, 1]; by
+            default there is no limit besides that such pairs count as changed by the worst amount.
         planned_change: the true change that the number of identities is planned for, in units of the rule.
         power: wanted probability of a decision, in (0.5, 1).
     """
@@ -39,7 +42,7 @@ class Limits(Settings):
     alpha: float = Field(default=0.025, ge=1e-12, lt=0.5, strict=True)
     min_pairs: int = Field(default=20, ge=2)
     min_identities: int = Field(default=10, ge=2)
-    max_lost: float = Field(default=0.05, ge=0, le=1, strict=True)
+    max_lost: float = Field(default=1.0, ge=0, le=1, strict=True)
     planned_change: float = Field(default=0.0, ge=-LARGEST, le=LARGEST, strict=True)
     power: float = Field(default=0.8, gt=0.5, lt=1, strict=True)
 
@@ -48,18 +51,25 @@ class Rule(Settings):
     """One rule; ``group`` "*" or several groups make one check each, a difference takes two.
 
     Attributes:
-        metric: "delta" (mean change of a score), "fta" (share of pairs whose face the target can't find), a
-            recogniser's "fnmr", "fmr" or "tmr" at the run's threshold, or "difference" between two groups
-            (the second's minus the first's).
+        metric: "delta" (mean change of a score by the edit), "level" (the mean score itself), "fta" (share of
+            pairs whose face the target can't find), a recogniser's "fnmr", "fmr" or "tmr" at the run's
+            threshold, or "difference" between two groups (the second's minus the first's).
         of: of a difference: what differs between the groups.
         attribute: which pairs.
         concept: which score; none for error rates.
         comparison: of an error rate: "other_source" (default) or "own_source", "same_group" (default),
             "cross_group" or "both_edited", as in the record.
-        side: of an error rate: faces "after" the edit, "before" it, or the "change" from before to after.
+        side: of a level or an error rate: faces "after" the edit or "before" it; of an error rate also the
+            "change" from before to after.
         group: "*", one group, or several.
         harmful: the direction in which a change from the baseline does harm.
         margin: largest change that is let pass, positive, in units of the score or as a share.
+        worst_change: largest change that one identity can suffer, in units of the score; by default the width
+            of the score's range on the target's card. Shares have 1.
+        drift_margin: largest change since the anchor (the first accepted baseline) that is let pass; by
+            default twice the margin.
+        unseen_breaks: whether a pass needs room for breaks that no identity of the sample shows ("count"), or
+            not ("ignore", which the check then says).
     """
 
     metric: Metric
@@ -71,18 +81,25 @@ class Rule(Settings):
     group: str | tuple[str, ...] = EVERY
     harmful: Harmful
     margin: float = Field(ge=SMALLEST, le=LARGEST, strict=True)
+    worst_change: float | None = Field(default=None, ge=SMALLEST, le=LARGEST, strict=True)
+    drift_margin: float | None = Field(default=None, ge=SMALLEST, le=LARGEST, strict=True)
+    unseen_breaks: Literal["count", "ignore"] = "count"
 
     @model_validator(mode="after")
     def _is_whole(self) -> Rule:
         if self.metric != "difference" and self.of != "delta":
             raise ValueError("'of' belongs to metric 'difference'")
-        scored = self.quantity == "delta"
+        scored = self.quantity in SCORED
         if scored and self.concept is None:
             raise ValueError(f"a rule of metric '{self.metric}' needs a 'concept'")
         if not scored and self.concept is not None:
             raise ValueError(f"a rule of metric '{self.quantity}' has no 'concept'")
         if not scored and self.margin >= 1:
             raise ValueError("a margin of shares must be below 1")
+        if not scored and self.worst_change is not None:
+            raise ValueError("'worst_change' belongs to scores; the largest change of a share is 1")
+        if self.drift_margin is not None and self.drift_margin < self.margin:
+            raise ValueError("'drift_margin' must be at least the margin")
         self._check_comparison()
         if len(set(self.groups)) != len(self.groups) or not self.groups:
             raise ValueError("'group' must name at least one group, each once")
@@ -99,8 +116,10 @@ class Rule(Settings):
         if self.comparison is not None and self.comparison not in kinds:
             known = f"one of {', '.join(kinds)}" if kinds else "left out"
             raise ValueError(f"'comparison' of '{self.quantity}' must be {known}, got '{self.comparison}'")
-        if self.side != "after" and not kinds:
-            raise ValueError("'side' belongs to error rates")
+        if self.side != "after" and not kinds and self.quantity != "level":
+            raise ValueError("'side' belongs to levels and error rates")
+        if self.side == "change" and self.quantity == "level":
+            raise ValueError("the change of a level from before to after is metric 'delta'")
         if self.side != "after" and self.comparison == "own_source":
             raise ValueError("'own_source' compares edited faces only: 'side' must be 'after'")
 
@@ -108,6 +127,11 @@ class Rule(Settings):
     def quantity(self) -> Quantity:
         """What is compared between the runs, of one group or between two."""
         return self.of if self.metric == "difference" else self.metric
+
+    @property
+    def margin_since_anchor(self) -> float:
+        """Largest change since the anchor that is let pass."""
+        return 2.0 * self.margin if self.drift_margin is None else self.drift_margin
 
     @property
     def kind(self) -> Comparison | None:

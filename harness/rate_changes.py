@@ -2,20 +2,20 @@
 
 The standard error is that of the resamples that the runs share, with Student's t on the degrees of freedom of
 the people's parts. Beside it stand exact intervals of the shares of people, or pairs of people, that err more
-and less often in the new run, added up by squares, and the wider bound counts: a change that nobody shows is
-not a change of zero, and one that few show is known from few.
+and less often in the new run, added up by squares, and the wider bound counts: zero observed changes do not
+prove a zero rate, and a change that few show is known from few.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
 
-from harness.stats.bounded import Bounded
+from harness.stats.bounded import Bounded, student
 from harness.stats.comparisons import Comparisons
 from harness.stats.numerics import Floats, Ints
 from harness.stats.proportions import clopper_pearson
@@ -45,7 +45,15 @@ def rated(some: Comparisons, threshold: float, thresholds: Floats, selected: Sel
     return Rated(some, threshold, estimate(some, threshold, draws), draws)
 
 
-def rate_change(base: Rated, new: Rated) -> Bounded:
+@dataclass(frozen=True)
+class RateChange:
+    """The change of a rate with bounds widened by exact ones, and with t bounds only."""
+
+    exact: Bounded
+    by_t: Bounded
+
+
+def rate_change(base: Rated, new: Rated) -> RateChange:
     """The change of a rate from the baseline, for two rates of the same people that have an interval."""
     units, net = _net_errors(base, new)
     value, draws = new.estimate.rate - base.estimate.rate, new.draws - base.draws
@@ -57,7 +65,10 @@ def rate_change(base: Rated, new: Rated) -> Bounded:
         # With a size of their own, because pairs of people that share a person tell less than as many others.
         return min(float(units), *(_own_size(item, units, level) for item in (base, new)))
 
-    return bounded_change(value, Spread(se, fixed.df), Parts(net, units, size), draws)
+    return RateChange(
+        bounded_change(value, Spread(se, fixed.df), Parts(net, units, size), draws),
+        replace(student(value, se, fixed.df), draws=draws),
+    )
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from targets.base.config import Settings
 from targets.base.hashing import settings_digest
 from targets.protocol import Kind
+
+ScoreRange = tuple[float, float]
 
 
 class TargetCard(Settings):
@@ -24,6 +26,8 @@ class TargetCard(Settings):
         code: SHA-256 of the code that was loaded from a file, or None.
         versions: package -> version of what computes the scores.
         licence: of the weights.
+        score_range: lowest and highest value that a score can take: one pair for all concepts, or concept ->
+            pair. The gate needs it: it says how much one identity can lose.
         detection: how the face is found and which of several is taken, in words.
         source: where the weights come from.
     """
@@ -37,8 +41,23 @@ class TargetCard(Settings):
     code: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     licence: str = "unknown"
+    score_range: ScoreRange | dict[str, ScoreRange] | None = None
     detection: str = "none: the whole picture is given to the model"
     source: str = "unknown"
+
+    @model_validator(mode="after")
+    def _ranges_rise(self) -> TargetCard:
+        ranges = self.score_range.values() if isinstance(self.score_range, dict) else [self.score_range]
+        for item in ranges:
+            if item is not None and not item[0] < item[1]:
+                raise ValueError(f"'score_range' must be the lowest and the highest score, got {list(item)}")
+        return self
+
+    def range_of(self, concept: str) -> ScoreRange | None:
+        """The range of a concept's scores, or None where the card does not say it."""
+        if isinstance(self.score_range, dict):
+            return self.score_range.get(concept)
+        return self.score_range
 
     @property
     def pinned(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +12,7 @@ from scipy import optimize, special
 
 from harness.stats.effects import noncentral_t_cdf
 from harness.stats.numerics import Floats
+from harness.stats.unseen import unseen_share, with_share
 
 
 @lru_cache(maxsize=4096)
@@ -81,26 +84,55 @@ def identities_for_half_width(sd: float, half_width: float, *, level: float = 0.
     return high
 
 
+@dataclass(frozen=True)
+class Floor:
+    """What a pass needs besides a narrow bound: room for breaks that no identity of the sample showed.
+
+    Attributes:
+        worst: W, the largest change that one unit can suffer; 0 to drop the floor.
+        parts: share of the identities that each group has, summing to 1; one group is (1.0,).
+        both_of_a_pair: as in `unseen.unseen_share`.
+    """
+
+    worst: float
+    parts: tuple[float, ...]
+    both_of_a_pair: bool
+
+    def shares(self, alpha: float, identities: float) -> list[float]:
+        """The share of each group that may break unseen, with this many identities in all."""
+        return [
+            unseen_share(alpha, part * identities, both_of_a_pair=self.both_of_a_pair) for part in self.parts
+        ]
+
+
 def identities_to_decide(
     se: float,
     n_identities: int,
     margin: float,
+    floor: Floor,
     *,
-    planned: float = 0.0,
-    alpha: float = 0.025,
-    power: float = 0.8,
+    planned: float,
+    alpha: float,
+    power: float,
+    both: bool,
 ) -> int | None:
-    """Return how many identities would let a one-sided bound clear the margin with the given power.
+    """Return how many identities would let a change pass with the given power.
 
-    G = sc^2 (z_(1-alpha) + z_power)^2 / (m - |d_plan|)^2 with sc^2 = G_now se^2.
+    The smallest G with (1 - u) (|d| + (z_(1-alpha) + z_power) sc / sqrt(G)) + u W < m, where u = 1 -
+    alpha^(1/G) and sc^2 = G_now se^2. Without a floor that is sc^2 (z_(1-alpha) + z_power)^2 / (m - |d|)^2,
+    without a spread log(alpha) / log(1 - (m - |d|) / (W - |d|)). With both it is more than the larger of the
+    two, at which one would leave the other no room. Where both directions harm, both bounds have to lie
+    inside: z_((1+power)/2) in place of z_power.
 
     Args:
         se: standard error of the change with `n_identities` identities, non-negative.
         n_identities: identities behind `se`, at least 1.
         margin: positive margin in units of the score.
-        planned: the true change to plan for.
+        floor: of the rule.
+        planned: d, the true change to plan for.
         alpha: one-sided level.
-        power: wanted probability of a decision.
+        power: wanted probability of a pass.
+        both: both directions harm.
 
     Returns:
         The number, at least 2; None if |planned| reaches the margin, where no number is enough.
@@ -113,8 +145,23 @@ def identities_to_decide(
             "need se >= 0, n_identities >= 1, margin > 0, alpha and power in (0, 1), got "
             f"{se}, {n_identities}, {margin}, {alpha}, {power}"
         )
-    room = margin - abs(planned)
-    if room <= 0:
+    if abs(planned) >= margin:
         return None
-    z = float(special.ndtri(1.0 - alpha) + special.ndtri(power))
-    return max(2, int(np.ceil(n_identities * (se * z / room) ** 2)))
+    z = float(special.ndtri(1.0 - alpha) + special.ndtri((1.0 + power) / 2.0 if both else power))
+    spread = se * z * np.sqrt(n_identities)
+
+    def enough(identities: float) -> bool:
+        bound = abs(planned) + spread / np.sqrt(identities)
+        shares = floor.shares(alpha, identities) if floor.worst else [0.0]
+        return with_share((-bound, bound), shares, floor.worst)[1] <= margin * (1.0 + 1e-12)
+
+    high = 2.0
+    while not enough(high):
+        high *= 2.0
+    low = high / 2.0
+    if high == 2.0:
+        return 2
+    while high - low > 0.5:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return next(count for count in range(math.floor(low), math.ceil(high) + 1) if enough(count))

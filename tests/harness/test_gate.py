@@ -34,6 +34,8 @@ def policy(folder: Path, *rules: dict[str, Any], name: str = "policy.toml", **li
             "margin": 0.05,
             **rule,
         }
+        if merged.get("of", merged["metric"]) in ("delta", "level", "difference"):
+            merged.setdefault("worst_change", 0.05)
         lines += [
             "[[rule]]",
             *(f"{key} = {json.dumps(value)}" for key, value in merged.items() if value != ""),
@@ -162,13 +164,13 @@ def test_pairs_of_the_new_run_alone_are_no_ground_for_a_pass(tmp_path: Path) -> 
     base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): some})
     new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): np.concatenate([some, np.full(30, -1.0)])})
     for one, other in ((new, base), (base, new)):
-        (check,) = gate(one, other, policy(tmp_path)).checks
+        (check,) = gate(one, other, policy(tmp_path, {"worst_change": 1.0})).checks
         assert (check.outcome, check.change.lost) == ("inconclusive", 30)
     failing = write_deltas(tmp_path / "c", {("sunglasses", "WM"): np.concatenate([some, np.full(30, NAN)])})
     rule = {"metric": "fta", "concept": "", "harmful": "higher", "margin": 0.2}
     (check,) = gate(failing, base, policy(tmp_path, rule)).checks
     assert (check.outcome, check.change.lost) == ("inconclusive", 30)
-    assert check.change.high > 0.5, "thirty of sixty may have failed anew"
+    assert check.change.worst_high > 0.5, "thirty of sixty may have failed anew"
 
 
 def test_identities_repeat(tmp_path: Path) -> None:
@@ -208,9 +210,11 @@ def test_below_the_minimum_is_inconclusive_whatever_the_change(tmp_path: Path) -
 
 def test_how_many_identities_would_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new, base = changed(tmp_path, -0.05, sd=0.2)
-    (check,) = gate(new, base, policy(tmp_path)).checks
-    z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
-    assert check.identities_needed == int(np.ceil(0.2**2 * z**2 / 0.05**2))
+    for harmful, power in (("lower", 0.8), ("both", 0.9)):
+        rule = {"harmful": harmful, "unseen_breaks": "ignore"}
+        (check,) = gate(new, base, policy(tmp_path, rule)).checks
+        z = stats.norm.ppf(0.975) + stats.norm.ppf(power)
+        assert check.identities_needed == int(np.ceil(0.2**2 * z**2 / 0.05**2))
     (check,) = gate(new, base, policy(tmp_path, planned_change=0.05)).checks
     assert check.identities_needed is None
     (at_most, beyond) = (
@@ -250,8 +254,8 @@ def test_difference_of_two_groups(tmp_path: Path) -> None:
     assert gate(moved, base, policy(tmp_path, {"attribute": "facemask"})).outcome == "fail"
 
 
-def with_failures(n: int, failing: int) -> np.ndarray:
-    deltas = spread(n, 0.3, 0.1)
+def with_failures(n: int, failing: int, mean: float = 0.3) -> np.ndarray:
+    deltas = spread(n, mean, 0.1)
     deltas[:failing] = NAN
     return deltas
 
@@ -269,7 +273,7 @@ def with_failures(n: int, failing: int) -> np.ndarray:
 )
 def test_failure_to_acquire(before: int, after: int, n: int, outcome: str, tmp_path: Path) -> None:
     base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): with_failures(n, before)})
-    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): with_failures(n, after)})
+    new = write_deltas(tmp_path / "b", {("sunglasses", "WM"): with_failures(n, after, mean=0.31)})
     rule = {"metric": "fta", "concept": "", "harmful": "higher", "margin": 0.05}
     (check,) = gate(new, base, policy(tmp_path, rule)).checks
     assert check.outcome == outcome, check.summary
@@ -293,8 +297,8 @@ def test_pairs_that_tell_in_one_run_only_are_filled_in_the_worse_way(tmp_path: P
         (check,) = gate(new, base, policy(tmp_path, rule)).checks
         assert check.outcome == "inconclusive"
         assert (check.change.change, check.change.lost) == (0.0, 40)
-        assert check.change.low < 0.0
-        assert check.change.high > 0.2, "all forty may have failed"
+        assert check.change.worst_high > 0.2, "all forty may have failed"
+        assert check.change.low == pytest.approx(0.025 ** (1 / 200) - 1), "for a fail nothing has changed"
 
 
 FTA = {"metric": "fta", "concept": "", "harmful": "higher"}
@@ -360,10 +364,13 @@ def test_lost_scores_do_not_pass_a_delta_rule(tmp_path: Path) -> None:
     base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): with_failures(100, 0)})
     few = write_deltas(tmp_path / "b", {("sunglasses", "WM"): with_failures(100, 5)})
     many = write_deltas(tmp_path / "c", {("sunglasses", "WM"): with_failures(100, 6)})
-    assert gate(few, base, policy(tmp_path)).passed
-    assert gate(many, base, policy(tmp_path)).outcome == "inconclusive"
-    assert gate(base, many, policy(tmp_path)).outcome == "inconclusive"
-    assert gate(many, base, policy(tmp_path, max_lost=0.1)).passed
+    small, large = {"worst_change": 0.05}, {"worst_change": 1.0}
+    assert gate(few, base, policy(tmp_path, small)).passed
+    for new, other in ((few, base), (many, base), (base, many)):
+        (check,) = gate(new, other, policy(tmp_path, large)).checks
+        assert check.outcome == "inconclusive"
+        assert "of 100 pairs have scores in one of the runs only" in check.reason
+    assert gate(few, base, policy(tmp_path, small, max_lost=0.04)).outcome == "inconclusive"
 
 
 def damage_pairs(run: Path, **columns: Any) -> None:
@@ -455,7 +462,7 @@ def test_finished_scores_are_compared_with_a_note(tmp_path: Path) -> None:
             "must be one of other_source, own_source",
         ),
         ({"metric": "fta", "concept": "", "comparison": "same_group"}, "must be left out"),
-        ({"metric": "fta", "concept": "", "side": "before"}, "'side' belongs to error rates"),
+        ({"metric": "fta", "concept": "", "side": "before"}, "'side' belongs to levels and error rates"),
         ({"metric": "tmr", "concept": "", "comparison": "own_source", "side": "change"}, "must be 'after'"),
         ({"metric": "fmr", "concept": "", "margin": 1}, "a margin of shares must be below 1"),
         ({"of": "fmr"}, "'of' belongs to metric 'difference'"),

@@ -75,9 +75,13 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"metric": "fnmr", "harmful": "both", "attribute": "beard"}, "pass"),
         ({"metric": "difference", "of": "fnmr", "group": ["WM", "BF"], "harmful": "both"}, "fail"),
         ({"metric": "difference", "of": "tmr", "group": ["WM", "BF"], "harmful": "lower"}, "fail"),
-        ({"metric": "difference", "of": "fnmr", "group": ["AM", "WM"], "harmful": "both"}, "pass"),
-        ({"metric": "fmr", "harmful": "higher"}, "pass"),
-        ({"metric": "fmr", "harmful": "higher", "comparison": "cross_group"}, "pass"),
+        (
+            {"metric": "difference", "of": "fnmr", "group": ["AM", "WM"], "harmful": "both", "margin": 0.3},
+            "pass",
+        ),
+        ({"metric": "fmr", "harmful": "higher"}, "inconclusive"),
+        ({"metric": "fmr", "harmful": "higher", "margin": 0.3}, "pass"),
+        ({"metric": "fmr", "harmful": "higher", "comparison": "cross_group", "margin": 0.3}, "pass"),
     ],
 )
 def test_a_planted_recogniser_fails_where_it_was_planted(
@@ -153,7 +157,11 @@ def test_a_difference_of_failures_says_how_many_identities_would_decide(tmp_path
     z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
     assert check.outcome == "inconclusive"
     assert check.change.se == pytest.approx(se)
-    assert check.identities_needed == int(np.ceil(200 * (se * z / 0.1) ** 2))
+    for more, unseen in (({}, 1.0), ({"unseen_breaks": "ignore"}, 0.0)):
+        (check,) = held(new, base, tmp_path, **rule, **more).checks
+        share = [unseen * (1 - 0.025 ** (2 / n)) for n in range(1, 1000)]
+        bounds = [(1 - u) * z * se * np.sqrt(200 / n) + 2 * u for n, u in enumerate(share, 1)]
+        assert check.identities_needed == next(n for n, bound in enumerate(bounds, 1) if bound <= 0.1)
 
 
 def test_bounds_are_no_narrower_than_the_standard_error_given(

@@ -1,0 +1,76 @@
+"""The baseline of a gate and its anchor: the first run that was accepted, from which drift is measured.
+
+Many small steps, each inside the margin, add up. So a baseline that a new run replaces is kept beside it, in
+``BASELINE/anchor``, until somebody sets a new anchor by hand and says why.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from harness.comparison_file import COMPARISONS_FILE
+from harness.finished import PAIRS_FILE, FinishedRun, load_run
+from harness.record import RECORD_FILE
+from targets.base.errors import InputError
+from targets.base.files import atomic, write_json
+
+ANCHOR = "anchor"
+REASON_FILE = "reason.json"
+STORED = (PAIRS_FILE, "failures.parquet", COMPARISONS_FILE, RECORD_FILE)
+"""What a gate needs of a run; the record comes last, since a folder with one is complete."""
+
+
+def load_anchor(baseline: Path) -> FinishedRun | None:
+    """Read the anchor of a baseline's folder; None where the baseline is its own.
+
+    Raises:
+        InputError: damaged.
+        NotComparableError: of another version of the schema.
+    """
+    folder = baseline / ANCHOR
+    return load_run(folder) if folder.is_dir() else None
+
+
+def replace_baseline(place: Path, by: Path, new_anchor: str | None = None) -> None:
+    """Copy a run's record and pairs over a baseline's and keep the anchor.
+
+    Args:
+        place: the baseline's folder.
+        by: the new run's folder.
+        new_anchor: why the new run becomes the anchor too; None to keep the anchor.
+
+    Raises:
+        InputError: both are one folder.
+    """
+    if place.resolve() == by.resolve():
+        raise InputError("the new run must not be the baseline itself")
+    if new_anchor is None and not (place / ANCHOR).is_dir():
+        _set_anchor(place, place, "the first baseline")
+    (place / RECORD_FILE).unlink(missing_ok=True)
+    for name in STORED:
+        if not (by / name).is_file():
+            (place / name).unlink(missing_ok=True)
+            continue
+        with atomic(place / name) as temporary:
+            shutil.copyfile(by / name, temporary)
+    if new_anchor is not None:
+        _set_anchor(place, by, new_anchor)
+
+
+def _set_anchor(place: Path, run: Path, reason: str) -> None:
+    """Exchange the anchor, whose folder is complete before it gets its name."""
+    fresh = Path(tempfile.mkdtemp(dir=place, prefix=f".{ANCHOR}."))
+    for name in STORED:
+        if (run / name).is_file():
+            shutil.copyfile(run / name, fresh / name)
+    write_json(fresh / REASON_FILE, {"reason": reason})
+    fresh.chmod(0o755)
+    if (place / ANCHOR).is_dir():
+        old = Path(tempfile.mkdtemp(dir=place, prefix=f".{ANCHOR}."))
+        (place / ANCHOR).rename(old / ANCHOR)
+        fresh.rename(place / ANCHOR)
+        shutil.rmtree(old)
+    else:
+        fresh.rename(place / ANCHOR)

@@ -1,0 +1,183 @@
+"""From changes to outcomes: which checks pass, which fail, and what would decide the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.changes import NO_FLOOR, Change, Terms, harm, lies_inside
+from harness.policy import Limits, Rule
+from harness.stats.bounded import beyond_bound
+from harness.stats.equivalence import Harmful
+from harness.stats.families import adjust
+from harness.stats.planning import identities_to_decide
+from targets.base.text import counted
+
+Outcome = Literal["pass", "fail", "inconclusive", "not comparable"]
+Since = Literal["baseline", "anchor"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is to be checked.
+
+    Attributes:
+        rule: of the policy.
+        groups: one group, or two for a difference.
+        terms: margin, direction and alpha.
+        since: which run the change is measured from.
+        constant: which score says nothing since it is nearly always the same, empty where none is.
+    """
+
+    rule: Rule
+    groups: tuple[str, ...]
+    terms: Terms
+    since: Since = "baseline"
+    constant: str = ""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """An outcome and what it rests on.
+
+    Attributes:
+        outcome: "pass", "fail", "inconclusive" or "not comparable".
+        reason: one sentence.
+        p_beyond_adjusted: Holm over all checks of the policy; NaN where there is no test.
+        bound: the bound that decided: for a fail how far the change goes at least, else how far it may go at
+            worst (for "both" the end that is further out); NaN where there is none.
+        identities_needed: how many would decide an inconclusive check with the policy's power; None where no
+            number would, or the spread is unknown.
+    """
+
+    outcome: Outcome
+    reason: str
+    p_beyond_adjusted: float = math.nan
+    bound: float = math.nan
+    identities_needed: int | None = None
+
+
+def decide(planned: Sequence[Planned], changes: Sequence[Change], limits: Limits) -> list[Decided]:
+    """Outcomes of all checks: a pass needs no adjustment (Berger 1982), a fail is Holm-adjusted over all.
+
+    Args:
+        planned: the checks.
+        changes: what was found, in the same order.
+        limits: of the policy.
+    """
+    tested = np.array([math.nan if _too_few(change, limits) else change.p_beyond for change in changes])
+    adjusted = adjust(tested).p
+    # Holm's test of the i-th smallest of m p values is one at alpha / (m - i + 1).
+    order = np.argsort(np.where(np.isnan(tested), np.inf, tested), kind="stable")
+    levels = np.empty(len(tested))
+    levels[order] = limits.alpha / np.arange(len(tested), 0, -1)
+    return [
+        _decided(*item, limits)
+        for item in zip(planned, changes, adjusted.tolist(), levels.tolist(), strict=True)
+    ]
+
+
+def _decided(planned: Planned, change: Change, p_beyond: float, level: float, limits: Limits) -> Decided:
+    if change.missing:
+        return Decided("not comparable", change.missing)
+    if change.unchanged:
+        return Decided("pass", f"unchanged: {change.unchanged}", p_beyond)
+    if change.undefined:
+        return Decided("inconclusive", change.undefined)
+    seen = f"change {change.change:.3g}{_lost(change)}"
+    if planned.constant:
+        return Decided(
+            "inconclusive", f"{seen}: {planned.constant}, and a constant score shows nothing", p_beyond
+        )
+    if few := _too_few(change, limits):
+        needed = _needed(planned.terms, change, limits)
+        return Decided("inconclusive", f"{seen}: {few}", identities_needed=needed)
+    against = f"the margin {planned.terms.margin:g} ({planned.terms.harmful})"
+    if p_beyond < limits.alpha and change.failing is not None:
+        bound = beyond_bound(change.failing, level, planned.terms.harmful)
+        return Decided(
+            "fail", f"{seen}, {_at_least(bound, planned.terms.harmful)}: beyond {against}", p_beyond, bound
+        )
+    if planned.rule.quantity != "fta" and change.lost_share > limits.max_lost:
+        words = f"the policy allows {limits.max_lost:.3g} of the pairs to be lost"
+        return Decided("inconclusive", f"{seen}: {words}", p_beyond)
+    if change.cannot_pass:
+        return Decided("inconclusive", f"{seen}: {change.cannot_pass}", p_beyond)
+    bound, words = _at_worst(change, planned)
+    if lies_inside(change, planned.terms):
+        return Decided("pass", f"{seen}, {words}: inside {against}", p_beyond, bound)
+    needed = _needed(planned.terms, change, limits)
+    reason = f"{seen}, {words}: shown neither inside nor beyond {against}"
+    return Decided("inconclusive", reason, p_beyond, bound, needed)
+
+
+def _lost(change: Change) -> str:
+    if not change.lost:
+        return ""
+    pairs = counted(change.lost + change.n_pairs, "pair")
+    return f" ({change.lost} of {pairs} have scores in one of the runs only)"
+
+
+def _too_few(change: Change, limits: Limits) -> str:
+    if change.n_pairs < limits.min_pairs:
+        return f"{counted(change.n_pairs, 'pair')}, the policy asks for {limits.min_pairs}"
+    if change.n_identities < limits.min_identities:
+        found = counted(change.n_identities, "identity", "identities")
+        return f"{found}, the policy asks for {limits.min_identities}"
+    return ""
+
+
+def _at_least(bound: float, harmful: Harmful) -> str:
+    return (
+        f"{'at most' if harmful == 'lower' or (harmful == 'both' and bound < 0) else 'at least'} {bound:.3g}"
+    )
+
+
+def _at_worst(change: Change, planned: Planned) -> tuple[float, str]:
+    """The worst bound that a pass needs inside the margin, and words for it."""
+    low, high = change.worst_low, change.worst_high
+    further = low if -low > high else high
+    bound = {"lower": low, "higher": high, "both": further}[planned.terms.harmful]
+    where = f"between {low:.3g} and {high:.3g}" if planned.terms.harmful == "both" else f"{bound:.3g}"
+    if not planned.terms.unseen:
+        return bound, f"at worst {where} (breaks that no identity of the sample shows are ignored)"
+    what = "pairs of identities" if change.floor.both_of_a_pair else "identities"
+    return bound, f"at worst {where} (up to {100 * change.unseen:.2g} % of {what} may have broken unseen)"
+
+
+def _needed(terms: Terms, change: Change, limits: Limits) -> int | None:
+    """How many identities would decide, never fewer than there are."""
+    if not math.isfinite(change.se) or not change.identities or change.cannot_pass:
+        return None
+    both = terms.harmful == "both"
+
+    def enough(margin: float, planned: float, *, fail: bool) -> int | None:
+        return identities_to_decide(
+            change.se,
+            change.identities,
+            margin,
+            NO_FLOOR if fail else change.floor,
+            planned=planned,
+            alpha=limits.alpha,
+            power=limits.power,
+            both=both and not fail,
+        )
+
+    needed = enough(terms.margin, limits.planned_change, fail=False)
+    if needed is not None and needed <= change.identities:
+        # The plan holds less than what was seen, so what was seen is planned for: towards a pass or a fail.
+        seen = max(harm(change.change, terms.harmful), abs(limits.planned_change))
+        if math.isclose(seen, terms.margin, rel_tol=1e-9):
+            return None
+        inside = seen < terms.margin
+        needed = (
+            enough(terms.margin, seen, fail=False) if inside else enough(seen - terms.margin, 0.0, fail=True)
+        )
+    if needed is None:
+        return None
+    groups = len(change.floor.parts)
+    return max(needed, change.identities + 1, limits.min_identities * groups)
