@@ -1,4 +1,4 @@
-"""A skewed cell is printed as [low, high] wherever it is printed, and its decision is that of these bounds."""
+"""A skewed cell is printed as [low, high] everywhere, and its decision is that of these bounds."""
 
 from __future__ import annotations
 
