@@ -22,6 +22,7 @@ from dataset_builder.stages import (
 )
 from targets.base.errors import InputError
 from targets.catalogue import LoadedTarget, load_target
+from targets.scoring import ask_target
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -169,7 +170,7 @@ class SelectionEmbedder:
 
     def embed(self, images: Sequence[Image.Image], /) -> Any:
         """Return (n, d) vectors; a NaN row where it finds no face."""
-        return self._loaded.target.embed(images)  # type: ignore[union-attr]
+        return ask_target(self._loaded, images, [f"try {number}" for number in range(1, len(images) + 1)])
 
 
 def _engine(source: DiffusionSource, folder: Path, work: Path) -> CheckpointEngine:

@@ -1,4 +1,4 @@
-"""The command line. Exit status: 0 done or passed, 1 the gate failed, 2 bad input, 3 inconclusive.
+"""The command line. ``harness/exits.py`` says with which status it ends.
 
 What standard output can't take changes no status (``harness/streams.py``). Only a command whose result is
 that text ends with 141 if the pipe has closed, and with 2 if the device is full.
@@ -7,7 +7,6 @@ that text ends with 141 if the pipe has closed, and with 2 if the device is full
 from __future__ import annotations
 
 import shutil
-import sys
 import tomllib
 from collections.abc import Sequence
 from enum import StrEnum
@@ -27,15 +26,16 @@ from harness.commands import register
 from harness.demo import run_demo
 from harness.detector_commands import add_commands as add_detector_commands
 from harness.doctor import examine
+from harness.exits import main as main
 from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
 from harness.run import check_failures, show_run
-from harness.streams import CLOSED_PIPE, close_streams, prepare_streams, write_out
+from harness.streams import write_out
 from harness.table_command import table
 from harness.terminal import console
-from targets.base.errors import FacedeltaError, InputError
+from targets.base.errors import InputError
 from targets.base.files import remove_leftovers
-from targets.base.text import counted
+from targets.base.text import counted, message_line
 from targets.card import TargetCard
 from targets.catalogue import LoadedTarget, available, load_target
 from targets.conformance import run_checks
@@ -188,7 +188,8 @@ def targets_check(
     finally:
         loaded.close()
     for result in results:
-        typer.echo(f"{'FAIL' if result.fault else 'ok':4}  {result.name:20} {result.fault or result.rule}")
+        words = message_line(result.fault or result.rule)
+        typer.echo(f"{'FAIL' if result.fault else 'ok':4}  {result.name:20} {words}")
     broken = [result.name for result in results if result.fault]
     if broken:
         raise InputError(f"target {spec} breaks {counted(len(broken), 'rule')}: {', '.join(broken)}")
@@ -204,7 +205,7 @@ def capture_export(
     """Write the pairs' pictures under names that can't be ambiguous, for a capture elsewhere."""
     count, faults = export_pictures(load_pairs(pairs, encoding), out, show_progress=progress)
     for fault in faults:
-        typer.echo(f"left out: {fault}", err=True)
+        typer.echo(f"left out: {message_line(fault)}", err=True)
     typer.echo(f"{counted(count, 'picture')} and manifest.csv written to {out}")
     if faults:
         raise InputError(f"{counted(len(faults), 'picture')} could not be exported; the others are in {out}")
@@ -256,25 +257,3 @@ def doctor() -> None:
     faults = [finding.subject for finding in findings if finding.state == "fault"]
     if faults:
         raise InputError(f"to mend: {', '.join(faults)}")
-
-
-def main() -> None:
-    """Run the command line; an error raised on purpose is one line and an exit status."""
-    prepare_streams()
-    try:
-        app()
-    except FacedeltaError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(error.exit_status)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # A full disk, a folder that may not be written: nothing that a traceback would say better.
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(FacedeltaError.exit_status)
-    except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):
-            sys.exit(CLOSED_PIPE)
-        raise
-    finally:
-        close_streams()

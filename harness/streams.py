@@ -15,9 +15,6 @@ from typing import TextIO
 
 from targets.base.errors import InputError
 
-CLOSED_PIPE = 128 + 13
-"""What shells say of a program that a closed pipe has ended."""
-
 
 class _Lasting(io.FileIO):
     """A descriptor that takes everything; after its first error it drops what comes."""
@@ -71,7 +68,7 @@ def write_out(text: str) -> None:
     """Write text that is the command's result to standard output.
 
     Raises:
-        SystemExit: 141 where nobody reads.
+        BrokenPipeError: nobody reads.
         InputError: the device is full or broken.
     """
     sys.stdout.write(text)
@@ -80,7 +77,7 @@ def write_out(text: str) -> None:
         return
     output.told = True
     if output.fault.errno == errno.EPIPE:
-        sys.exit(CLOSED_PIPE)
+        raise BrokenPipeError("nobody reads standard output")
     raise InputError(f"standard output can't be written: {output.fault.strerror}")
 
 

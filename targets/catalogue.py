@@ -21,6 +21,7 @@ from pydantic import Field
 
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError, TargetError
+from targets.base.foreign import foreign_code
 from targets.base.hashing import file_digest
 from targets.base.text import control_character, nearest, shortlist
 from targets.card import TargetCard
@@ -71,9 +72,10 @@ class LoadedTarget:
 
     def close(self) -> None:
         """Let the target free what it holds."""
-        close = getattr(self.target, "close", None)
-        if close is not None:
-            close()
+        with foreign_code(f"target {self.card.spec}: close() failed:"):
+            close = getattr(self.target, "close", None)
+            if close is not None:
+                close()
 
 
 class TargetFile(Settings):
@@ -133,8 +135,10 @@ def load_target(spec: str, settings: Mapping[str, Any] | None = None) -> LoadedT
             f"unknown target '{name}'{nearest(name, table)}; known: {shortlist(sorted(table), 30)}, "
             "or FILE.py:CLASS for your own"
         )
-    factory: Factory = _resolve(table[name], name)
-    return describe(factory(argument or None, given), spec, given)
+    with foreign_code(f"target {spec} can't be loaded:"):
+        factory: Factory = _resolve(table[name], name)
+        target = factory(argument or None, given)
+    return describe(target, spec, given)
 
 
 def _resolve(reference: str, name: str) -> Factory:
@@ -154,10 +158,8 @@ def _from_file(path: Path, class_name: str, spec: str, settings: dict[str, Any])
     if not hasattr(module, class_name):
         names = [name for name, value in vars(module).items() if isinstance(value, type)]
         raise InputError(f"target {spec}: {path} has no '{class_name}'{nearest(class_name, names)}")
-    try:
+    with foreign_code(f"target {spec}: {class_name}({', '.join(settings)}) failed:"):
         target = getattr(module, class_name)(**settings)
-    except TypeError as error:
-        raise TargetError(f"target {spec}: {class_name}({', '.join(settings)}) failed: {error}") from error
     return describe(target, spec, settings, code=file_digest(path))
 
 
@@ -168,16 +170,15 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module
     sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        module_spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise InputError(f"{path} is not valid Python: {error}") from None
-    except ModuleNotFoundError as error:
-        raise InputError(f"{path} needs the module '{error.name}', which is not installed") from None
-    except Exception as error:
-        raise TargetError(f"{path} can't be loaded: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(path.parent.resolve()))
+    with foreign_code(f"{path} can't be loaded:"):
+        try:
+            module_spec.loader.exec_module(module)
+        except SyntaxError as error:
+            raise InputError(f"{path} is not valid Python: {error}") from None
+        except ModuleNotFoundError as error:
+            raise InputError(f"{path} needs the module '{error.name}', which is not installed") from None
+        finally:
+            sys.path.remove(str(path.parent.resolve()))
     return module
 
 
@@ -187,8 +188,16 @@ def describe(
     """Check what was loaded and complete its card.
 
     Raises:
-        TargetError: not exactly one of score, embed and lookup; concepts missing, repeated or no text.
+        TargetError: not exactly one of score, embed and lookup; concepts missing, repeated or no text; what
+            it says about itself can't be read.
     """
+    with foreign_code(f"target {spec} can't say what it is:"):
+        return _described(target, spec, settings, code)
+
+
+def _described(
+    target: object, spec: str, settings: Mapping[str, Any] | None, code: str | None
+) -> LoadedTarget:
     kind = _kind(target, spec)
     concepts = () if kind == "embedding" else _concepts(target, spec)
     card = getattr(target, "card", None)

@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from targets.base.errors import TargetError
+from targets.base.errors import FacedeltaError, TargetError
+from targets.base.foreign import foreign_code
 from targets.catalogue import LoadedTarget, describe, load_target
 from targets.drawn_pictures import coloured_quarters, drawn_faces
 from targets.frame import Frame
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged
-from targets.scoring import call_target
+from targets.scoring import ask_target
 
 TOLERANCE = 1e-4
 HALF_TOLERANCE = 2e-3
@@ -53,9 +54,7 @@ class CheckResult:
 
 
 def _ask(loaded: LoadedTarget, images: Sequence[Image.Image]) -> Scores:
-    prepare = getattr(loaded.target, "prepare", None)
-    prepared = [prepare(image) if prepare else image for image in images]
-    return call_target(loaded, prepared, [f"test picture {index}" for index in range(len(images))])
+    return ask_target(loaded, images, [f"test picture {index}" for index in range(len(images))])
 
 
 def _method(loaded: LoadedTarget) -> Callable[[Sequence[Any]], Any]:
@@ -96,10 +95,8 @@ def check_label_space(loaded: LoadedTarget) -> None:
 
 def check_empty_batch(loaded: LoadedTarget) -> None:
     """No pictures give no rows."""
-    try:
+    with foreign_code("an empty batch must give no rows, got"):
         answer = _method(loaded)([])
-    except Exception as error:
-        raise TargetError(f"an empty batch must give no rows, got {type(error).__name__}: {error}") from error
     rows = len(answer.values if isinstance(answer, Scores) else answer)
     if rows:
         raise TargetError(f"an empty batch must give no rows, got {rows}")
@@ -239,10 +236,8 @@ def check_staged(loaded: LoadedTarget) -> None:
 
 def _staged(loaded: LoadedTarget, faces: Sequence[Image.Image]) -> FloatArray:
     target: Staged = loaded.target  # type: ignore[assignment]
-    try:
+    with foreign_code("stage and start failed with"):
         answer = target.start(target.stage([np.asarray(face) for face in faces]))()
-    except Exception as error:
-        raise TargetError(f"stage and start failed with {type(error).__name__}: {error}") from error
     return answer.values if isinstance(answer, Scores) else np.asarray(answer, dtype=np.float64)
 
 
@@ -251,10 +246,8 @@ def check_closes(loaded: LoadedTarget) -> None:
     files, threads = _open_files(), set(threading.enumerate())
     _ask(loaded, drawn_faces(2))
     for _ in range(2):
-        try:
-            loaded.close()
-        except Exception as error:
-            raise TargetError(f"close() must not fail, got {type(error).__name__}: {error}") from error
+        with foreign_code("close() must not fail, got"):
+            getattr(loaded.target, "close", lambda: None)()
     left = [thread.name for thread in threading.enumerate() if thread not in threads and thread.is_alive()]
     if left:
         raise TargetError(f"close() leaves {len(left)} threads running: {', '.join(left[:3])}")
@@ -321,8 +314,9 @@ def run_checks(loaded: LoadedTarget, *, closing: bool = False) -> list[CheckResu
     for check in (*checks_for(loaded), *last):
         fault: str | None = None
         try:
-            check(loaded)
-        except TargetError as error:
+            with foreign_code("the check failed with"):
+                check(loaded)
+        except FacedeltaError as error:
             fault = str(error)
         rule = (check.__doc__ or "").strip().splitlines()[0]
         results.append(CheckResult(check.__name__.removeprefix("check_"), rule, fault))

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 
-from targets.base.errors import FacedeltaError, TargetError
+from targets.base.errors import TargetError
+from targets.base.foreign import foreign_code
 from targets.base.progress import progress
 from targets.base.text import shortlist
 from targets.cache import ScoreCache
@@ -170,7 +171,7 @@ def _open_all(
     loaded: LoadedTarget, pictures: Sequence[PictureRef], *, staged: bool
 ) -> Generator[Opened, None, None]:
     if not staged:
-        yield from open_in_threads(pictures, getattr(loaded.target, "prepare", None))
+        yield from open_in_threads(pictures, _prepare(loaded))
         return
     frame: Frame | None = getattr(loaded.target, "frame", None)
     if len(pictures) >= PROCESSES_FROM and processes.available():
@@ -178,6 +179,29 @@ def _open_all(
         yield from open_in_processes(pictures, 2 * loaded.batch_size, frame)
     else:
         yield from open_in_threads(pictures, lambda image: np.asarray(unless_small(image, frame)))
+
+
+def _prepare(loaded: LoadedTarget) -> Callable[[Image.Image], Any] | None:
+    """The target's own preprocessing, where it has one; what it raises names the target and the place."""
+    prepare = getattr(loaded.target, "prepare", None)
+    if prepare is None:
+        return None
+
+    def prepared(image: Image.Image) -> Any:
+        with foreign_code(f"target {loaded.card.spec}: prepare() failed:"):
+            return prepare(image)
+
+    return prepared
+
+
+def ask_target(loaded: LoadedTarget, images: Sequence[Image.Image], names: Sequence[str]) -> Scores:
+    """Prepare RGB pictures and ask about them once, without a cache.
+
+    Raises:
+        TargetError: as for ``call_target``.
+    """
+    prepare = _prepare(loaded)
+    return call_target(loaded, [prepare(image) if prepare else image for image in images], names)
 
 
 def _planned(
@@ -307,16 +331,9 @@ def _guarded(loaded: LoadedTarget, ask: Callable[[], object], names: Sequence[st
 
 
 def _called(loaded: LoadedTarget, ask: Callable[[], ResultT], names: Sequence[str]) -> ResultT:
-    try:
+    advice = "for a picture without an answer return a row of NaN"
+    with foreign_code(f"target {loaded.card.spec} failed on {shortlist(names, 3)}:", advice):
         return ask()
-    except FacedeltaError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-        raise TargetError(
-            f"target {loaded.card.spec} failed on {shortlist(names, 3)}: {kind}: {error}; "
-            "for a picture without an answer return a row of NaN"
-        ) from error
 
 
 def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
@@ -358,7 +375,9 @@ def _look_up(
         advance()
         facts[item.name] = item.facts
     ids = [PictureId(name, fact.pixel_hash) for name, fact in facts.items()]
-    scores = loaded.target.lookup(ids)  # type: ignore[union-attr]
+    with foreign_code(f"target {loaded.card.spec}: lookup() failed:"):
+        scores = loaded.target.lookup(ids)  # type: ignore[union-attr]
+    _checked(scores, loaded, len(ids))
     seen = {}
     for (name, fact), reason, values in zip(facts.items(), scores.reasons, scores.values, strict=True):
         kept = fact.fault if fact.fault[0] == UNREADABLE else ((reason or ""), _in_words(reason, {}))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.base.text import nearest, shortlist
+from targets.base.text import excerpt, nearest, shortlist
 from targets.protocol import NO_ANSWER, FloatArray, Scores
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
@@ -97,7 +97,7 @@ def read_state(path: Path) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
+        reason = excerpt(error, 120)
         raise InputError(f"{path} must be a file of tensors that loads without pickle ({reason})") from None
     if not isinstance(state, dict):
         raise InputError(f"{path} must hold a dictionary of tensors, got {type(state).__name__}")
@@ -121,12 +121,12 @@ def loading(target: str, how: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, RuntimeError, ValueError, KeyError, AttributeError, ImportError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        if "state_dict" in text or "size mismatch" in text:
+        text = excerpt(error) or type(error).__name__
+        if "state_dict" in str(error) or "size mismatch" in str(error):
             raise InputError(
-                f"target {target}: the checkpoint belongs to another architecture ({text[:200]})"
+                f"target {target}: the checkpoint belongs to another architecture ({text})"
             ) from None
-        raise InputError(f"target {target}: the model can't be loaded ({text[:200]}); {how}") from None
+        raise InputError(f"target {target}: the model can't be loaded ({text}); {how}") from None
 
 
 def answers(values: Any) -> Scores:

@@ -38,7 +38,7 @@ from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import file_digest
-from targets.base.text import shortlist
+from targets.base.text import excerpt, shortlist
 from targets.card import TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, Scores
 from targets.torch_tools import versions_of
@@ -198,9 +198,8 @@ class _Onnx:
                 # onnxruntime has an exception class of its own for every kind of fault.
                 if not type(error).__module__.startswith("onnxruntime"):
                     raise
-                reason = " ".join(str(error).split())[:200]
                 raise InputError(
-                    f"{self._path}: the model refuses what its card describes ({reason})"
+                    f"{self._path}: the model refuses what its card describes ({excerpt(error)})"
                 ) from None
             parts.append(np.asarray(answer, dtype=np.float64).reshape(step, -1)[: len(chunk)])
         return ACTIVATIONS[self._card.output.activation](np.concatenate(parts))
@@ -238,7 +237,7 @@ def _faults(message: str) -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith("onnxruntime"):
             raise
-        raise InputError(f"{message} ({' '.join(str(error).split())[:200]})") from None
+        raise InputError(f"{message} ({excerpt(error)})") from None
 
 
 def _session(runtime: Any, model: Path, settings: OnnxSettings) -> Any:

@@ -7,7 +7,8 @@
         ``TooManyFailuresError`` more pictures or rows failed than ``--max-failures`` allows
     ``NotComparableError``    two runs can't be set side by side: exit status 3
 
-A message is one line: what must hold, what came instead, where, and how to mend it.
+A message is one line: what must hold, what came instead, where, and how to mend it. The command line prints
+it without control characters, and with values of a readable length (``message_line``).
 """
 
 from __future__ import annotations

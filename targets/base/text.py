@@ -21,6 +21,32 @@ def without_control_characters(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+LONGEST_VALUE = 200
+# A value in quotation marks (an apostrophe is none), or a word as long as no word is.
+_LONG = re.compile(
+    rf"""(?<!\w)(?P<start>'[^']{{{LONGEST_VALUE}}})[^']+(?P<end>')(?!\w)"""
+    rf"""|(?<!\w)(?P<begin>"[^"]{{{LONGEST_VALUE}}})[^"]+(?P<close>")(?!\w)"""
+    rf"""|(?P<word>\S{{{2 * LONGEST_VALUE}}})\S+"""
+)
+
+
+def excerpt(value: object, limit: int = LONGEST_VALUE) -> str:
+    """What came, as one line for a message: at most ``limit`` characters, none that a terminal obeys."""
+    text = without_control_characters(" ".join(str(value).split()))
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def message_line(text: str) -> str:
+    """A message as one line: no control characters, every value that it quotes cut to a readable length."""
+    line = without_control_characters(re.sub(r"\s*[\n\r]\s*|\t", " ", text))
+    return _LONG.sub(_cut, line)
+
+
+def _cut(found: re.Match[str]) -> str:
+    parts = [part or "" for part in found.group("start", "begin", "word")]
+    return f"{''.join(parts)}...{found['end'] or found['close'] or ''}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -1,0 +1,99 @@
+"""How a command ends: an exit status, and on a fault one line that says what to do.
+
+0 done or passed, 1 the gate failed and nothing else, 2 bad input, 3 inconclusive or not comparable, 70 an
+error that nobody foresaw, 130 Ctrl-C, 141 nobody reads the output any more. This module imports the standard
+library and our floor only, so that even a broken installation can't end with 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+
+from harness.streams import close_streams, prepare_streams
+from targets.base.errors import FacedeltaError
+from targets.base.text import excerpt, message_line
+
+UNFORESEEN = 70
+"""EX_SOFTWARE of sysexits.h."""
+INTERRUPTED = 128 + 2
+CLOSED_PIPE = 128 + 13
+"""What shells say of a program that a closed pipe has ended."""
+
+
+def main() -> None:
+    """Run the command line and end with its exit status."""
+    sys.exit(ended(_command_line))
+
+
+def _command_line() -> object:
+    from harness.cli import app
+
+    return app(standalone_mode=False)
+
+
+def ended(run: Callable[[], object]) -> int:
+    """Run a command and return its exit status; whatever it raises is told in one line on standard error.
+
+    Args:
+        run: returns None or an exit status, as a typer app without its standalone mode does.
+    """
+    prepare_streams()
+    try:
+        return _ended(run)
+    finally:
+        close_streams()
+
+
+def _ended(run: Callable[[], object]) -> int:
+    try:
+        status = run()
+    except FacedeltaError as error:
+        return _fault(str(error), error.exit_status)
+    except BrokenPipeError:
+        return CLOSED_PIPE
+    except OSError as error:
+        # A full disk, a folder that may not be written: nothing that a traceback would say better.
+        return _fault(str(error), FacedeltaError.exit_status)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BaseException as error:  # noqa: BLE001  (Python would end with 1, which means a failed gate)
+        return _other_end(error)
+    if status == INTERRUPTED:
+        return _fault("stopped by Ctrl-C", INTERRUPTED)
+    return status if isinstance(status, int) else 0
+
+
+def _other_end(error: BaseException) -> int:
+    # By its name, because typer brings click along in some versions and takes the installed one in others.
+    if any(kind.__name__ == "ClickException" for kind in type(error).__mro__):
+        from typer.rich_utils import rich_format_error
+
+        rich_format_error(error)  # type: ignore[arg-type]
+        return FacedeltaError.exit_status
+    # typer exits by itself where a pipe is closed; any other exit was asked for by code that may not.
+    if isinstance(error.__context__, BrokenPipeError):
+        return CLOSED_PIPE
+    cause = error.__cause__ or error
+    text = excerpt(cause)
+    raised = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
+    return _fault(f"an error that facedelta did not foresee: {raised}; {_kept(error)}", UNFORESEEN)
+
+
+def _kept(error: BaseException) -> str:
+    """Where the traceback lies: in a file of its own that only its owner may read."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="facedelta-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False
+        ) as stream:
+            stream.writelines(traceback.format_exception(error))
+    except OSError as fault:
+        return f"its traceback could not be kept ({excerpt(fault)})"
+    return f"please report it with the traceback in {stream.name}"
+
+
+def _fault(text: str, status: int) -> int:
+    sys.stderr.write(f"error: {message_line(text)}\n")
+    return status
