@@ -19,6 +19,7 @@ from harness.disparities import Row, compare, disparities, mark_filter_dependenc
 from harness.estimates import AttributeEstimates, estimate_attributes
 from harness.gallery import RecognitionOptions
 from harness.outcomes import Labels, Outcomes
+from harness.plans import Wanted, adjusted_details, planned_differences
 from harness.recognition import recognise
 from harness.record import AuditSettings, Cell, Data, Detail, Disparity, Family, PictureCheck, Record
 from harness.selection import selection_checks
@@ -109,7 +110,10 @@ def make_record(
         outcomes, estimates, rows, level=options.level, margin=options.margin, half_width=options.half_width
     )
     cells, families = _cells(outcomes, estimates, axes, target, details, options)
+    details, inside = adjusted_details(details, target, len(rows) * len(groups))
     entries, more = _disparities(estimates, axes, target, rows, outcomes.concepts, options)
+    wanted = Wanted(options.margin, options.half_width, options.level)
+    entries, apart = planned_differences(entries, cells, wanted)
     selection = selection_checks(outcomes, estimates, candidates, rows, level=options.level)
     recognised = recognise(outcomes, target, attributes, groups, options.recognition, seed=options.seed)
     if recognised is not None and recognised[1].kinds:
@@ -125,7 +129,7 @@ def make_record(
         concepts=outcomes.concepts,
         rows=tuple(rows),
         cells=tuple(cells),
-        families=(*families, *more),
+        families=(*families, *inside, *more, *apart),
         disparities=tuple(mark_filter_dependence(entries, depends)),
         details=tuple(details),
         discovery=_discovery(outcomes, attributes, groups, options),

@@ -10,9 +10,11 @@ from harness.disparities import Row
 from harness.estimates import AttributeEstimates, IntArray
 from harness.numbers import number
 from harness.outcomes import FloatArray, Outcomes
+from harness.plans import NO_HALF_WIDTH, NO_MARGIN, null_fields
 from harness.record import Detail, IdentityMean, ScaleCheck, Status
-from harness.stats.effects import effect_size
+from harness.stats.effects import EffectSize, effect_size
 from harness.stats.equivalence import tost
+from harness.stats.intervals import REASONS
 from harness.stats.means import icc, identity_means
 from harness.stats.planning import identities_for_half_width, minimum_detectable_effect
 from harness.stats.scales import scale_sensitivity
@@ -71,7 +73,9 @@ class _GroupDetails:
         self.delta, self.se, self.df = (
             values[position, columns] for values in (means.delta, means.se, means.df)
         )
+        self.skew = means.skew[position, columns]
         self.identities = means.n_identities[position, columns]
+        self.pairs = means.n_pairs[position, columns]
         self.scores, self.level = scores, level
         self.by_identity = identity_means(*scores, clusters, level=level)
         self.icc = icc(*scores, clusters)
@@ -83,31 +87,67 @@ class _GroupDetails:
         self, concepts: Sequence[str], group: str, margin: float | None, half_width: float | None
     ) -> list[Detail]:
         equivalence = (
-            tost(self.delta, self.se, self.df, margin).p if margin else np.full(len(concepts), np.nan)
+            tost(self.delta, self.se, self.df, margin, self.skew).p
+            if margin
+            else np.full(len(concepts), np.nan)
         )
         return [
-            self._one(index, concept, group, number(equivalence[index]), half_width)
+            self._one(index, concept, group, margin, number(equivalence[index]), half_width)
             for index, concept in enumerate(concepts)
         ]
 
     def _one(
-        self, index: int, concept: str, group: str, equivalence: float | None, half_width: float | None
+        self,
+        index: int,
+        concept: str,
+        group: str,
+        margin: float | None,
+        equivalence: float | None,
+        half_width: float | None,
     ) -> Detail:
         before, after = self.scores
         size = effect_size(before[:, index], after[:, index], level=self.level)
+        values = {
+            "icc": number(self.icc[index]),
+            "dz": number(size.dz),
+            "g": number(size.g),
+            "minimum_detectable_effect": number(self.detectable[index]),
+            "identities_for_half_width": self._identities(index, half_width),
+            "equivalence_p": equivalence,
+        }
+        spread = self._no_spread(index)
+        without_margin = NO_MARGIN if margin is None else spread
+        reasons = {
+            "icc": self._no_icc(index),
+            "dz": _no_size(size),
+            "g": _no_size(size) if size.status != "ok" else "Hedges' correction takes three pairs",
+            "minimum_detectable_effect": spread,
+            "identities_for_half_width": NO_HALF_WIDTH if half_width is None else spread,
+            "equivalence_p": without_margin,
+        }
+        null = null_fields(reasons, values)
+        if "equivalence_p" in null:
+            null |= dict.fromkeys(("equivalence_p_adjusted", "equivalence_family"), without_margin)
         return Detail(
             attribute=self.attribute,
             concept=concept,
             group=group,
             identity_mean=self._identity_mean(index),
-            icc=number(self.icc[index]),
-            dz=number(size.dz),
-            g=number(size.g),
-            minimum_detectable_effect=number(self.detectable[index]),
-            identities_for_half_width=self._identities(index, half_width),
-            equivalence_p=equivalence,
             scale=self._scale(index),
+            reasons=null,
+            **values,
         )
+
+    def _no_spread(self, index: int) -> str:
+        """Why the change has no positive standard error, for those that have none."""
+        counts = {"no_pairs": self.pairs[index] == 0, "one_pair": self.pairs[index] == 1}
+        counts |= {"one_identity": self.identities[index] == 1, "rounding_noise": self.se[index] == 0}
+        return REASONS[next((name for name, is_so in counts.items() if is_so), "overflow")]
+
+    def _no_icc(self, index: int) -> str:
+        if 2 <= self.pairs[index] == self.identities[index]:
+            return "no identity has two pairs"
+        return self._no_spread(index) if self.identities[index] < 2 else REASONS["rounding_noise"]
 
     def _identity_mean(self, index: int) -> IdentityMean:
         found = self.by_identity
@@ -117,6 +157,7 @@ class _GroupDetails:
             low=number(found.low[index]),
             high=number(found.high[index]),
             status=status,
+            reason="" if status == "ok" else self._no_spread(index),
         )
 
     def _scale(self, index: int) -> ScaleCheck:
@@ -128,6 +169,8 @@ class _GroupDetails:
             delta=number(found.other.delta[index]),
             low=number(found.other.low[index]),
             high=number(found.other.high[index]),
+            status=str(found.other.status[index]),
+            reason=REASONS.get(str(found.other.reason[index]), ""),
             scale_dependent=bool(found.scale_dependent[index]),
         )
 
@@ -136,3 +179,8 @@ class _GroupDetails:
         if half_width is None or not np.isfinite(spread) or spread <= 0:
             return None
         return identities_for_half_width(float(spread), half_width, level=self.level)
+
+
+def _no_size(size: EffectSize) -> str:
+    """Why there is no standardised change, for those that have none."""
+    return REASONS["rounding_noise"] if size.status == "zero_variance" else "it takes two pairs"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from harness.plan_tables import difference_plan_table, plan_tables
 from harness.record import Attrition, Cell, Record
 from harness.report import words
 from harness.tables import (
@@ -126,8 +127,11 @@ def _section(record: Record) -> Iterator[str]:
     yield ""
     yield to_markdown(disparity_table(record, record.rows))
     yield to_markdown(count_table(record, record.rows))
+    yield from map(to_markdown, plan_tables(record, record.rows))
     if record.disparities and not words.filtered_itself(record):
         yield to_markdown(difference_table(record))
+        apart = difference_plan_table(record)
+        yield from [to_markdown(apart)] if apart else []
     yield "### Pairs without an answer"
     yield ""
     yield from _failures(record)

@@ -96,6 +96,11 @@ class Difference(_Part):
         p, p_adjusted: of no difference; adjusted only where the row's omnibus test is rejected.
         family: id of the family, null where it is not tested.
         status: as in a cell; ``flags``: cautions, "depends_on_filter" among them.
+        minimum_detectable_effect: smallest difference that the band finds with power .8.
+        equivalence_p: of |difference| >= margin (two one-sided tests); ``equivalence_p_adjusted``: Holm over
+            ``equivalence_family``; at most 1 - level says "inside the margin".
+        identities_for_half_width: of a and b, for a band of the half-width asked for; both grow alike.
+        reasons: field that is null though the status is "ok" -> why.
     """
 
     a: str
@@ -110,6 +115,12 @@ class Difference(_Part):
     family: str | None
     status: Status
     flags: tuple[str, ...]
+    minimum_detectable_effect: FiniteFloat | None = None
+    equivalence_p: Probability | None = None
+    equivalence_p_adjusted: Probability | None = None
+    equivalence_family: str | None = None
+    identities_for_half_width: tuple[Count, Count] | None = None
+    reasons: dict[str, str] = {}
 
 
 class Omnibus(_Part):
@@ -153,12 +164,17 @@ class Disparity(_Part):
 
 
 class IdentityMean(_Part):
-    """Mean over identities of their mean change: another estimand where sizes go with changes."""
+    """Mean over identities of their mean change: another estimand where sizes go with changes.
+
+    ``low`` and ``high`` are its interval, widened by Hall (1992) where these means are skewed; ``reason``
+    says why there is none.
+    """
 
     delta: FiniteFloat | None
     low: FiniteFloat | None
     high: FiniteFloat | None
     status: Status
+    reason: str = ""
 
 
 class ScaleCheck(_Part):
@@ -168,6 +184,7 @@ class ScaleCheck(_Part):
         floor_share, ceiling_share: share of scores at the ends of the scale.
         scale: "logit" (scores inside (0, 1)) or "rank".
         delta, low, high: mean change on that scale.
+        status: of that interval; ``reason`` says why there is none.
         scale_dependent: sign or decision differ between the scales.
     """
 
@@ -177,6 +194,8 @@ class ScaleCheck(_Part):
     delta: FiniteFloat | None
     low: FiniteFloat | None
     high: FiniteFloat | None
+    status: Status = "ok"
+    reason: str = ""
     scale_dependent: bool
 
 
@@ -188,10 +207,12 @@ class Detail(_Part):
         identity_mean: the mean of identity means.
         icc: intraclass correlation of the changes within identities, may be negative.
         dz, g: standardised mean change, and with Hedges' correction.
-        minimum_detectable_effect: smallest change found with power .8 at the report's level.
-        identities_for_half_width: identities for the half-width asked for, or null.
-        equivalence_p: of |delta| >= margin (two one-sided tests), or null without a margin.
+        minimum_detectable_effect: smallest change found with power .8 at the report's level by the t test.
+        identities_for_half_width: identities for a t interval of the half-width asked for.
+        equivalence_p: of |delta| >= margin (two one-sided tests, by the bounds of the cell's interval).
+        equivalence_p_adjusted: Holm over ``equivalence_family``: at most 1 - level says "inside the margin".
         scale: the same cell on another scale.
+        reasons: field that is null -> why.
     """
 
     attribute: str
@@ -204,7 +225,10 @@ class Detail(_Part):
     minimum_detectable_effect: FiniteFloat | None
     identities_for_half_width: Count | None
     equivalence_p: Probability | None
+    equivalence_p_adjusted: Probability | None = None
+    equivalence_family: str | None = None
     scale: ScaleCheck
+    reasons: dict[str, str] = {}
 
 
 class Finding(_Part):

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from harness.comparison_file import COMPARISONS_FILE, write_comparisons
 from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
+from harness.plan_tables import difference_plan_table, plan_tables
 from harness.recognition_tables import det_csv, histogram_csv, recognition_csv, recognition_tables
 from harness.record import RECORD_FILE, Record, write_record
 from harness.tables import (
@@ -41,7 +42,9 @@ def run_tables(record: Record) -> list[DisparityTable]:
     by_axis = [disparity_table(record, record.rows, by) for by in record.settings.by]
     compared = {entry.by for entry in record.disparities}
     differences = [difference_table(record, by) for by in record.settings.by if by in compared]
-    return [*by_axis, count_table(record, record.rows), *differences, *searched]
+    plans = plan_tables(record, record.rows)
+    apart = [table for by in record.settings.by if (table := difference_plan_table(record, by))]
+    return [*by_axis, count_table(record, record.rows), *plans, *differences, *apart, *searched]
 
 
 def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:

@@ -12,6 +12,7 @@ import typer
 from harness.every_eval_ever import Provenance, every_eval_ever
 from harness.funnel_table import funnel_csv, funnel_table
 from harness.model_card import model_card
+from harness.plan_tables import difference_plan_table, plan_tables
 from harness.recognition_tables import recognition_csv, recognition_tables
 from harness.record import Record, read_record
 from harness.side_by_side import named_runs, side_by_side_csv, side_by_side_table
@@ -115,10 +116,12 @@ def table(
         if recognition:
             shown = recognition_tables(record)
         elif differences:
-            shown = [difference_table(record, by)]
+            apart = difference_plan_table(record, by)
+            shown = [difference_table(record, by), *([apart] if apart else [])]
         else:
             rows = table_rows(record, concept or [])
             shown = [count_table(record, rows) if counts else disparity_table(record, rows, by)]
+            shown += plan_tables(record, rows) if by == "demographic" and not counts else []
     _print(shown, style)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.record import Cell, Discovery, Disparity, Interval, Omnibus, Record
+from harness.record import Cell, Detail, Discovery, Disparity, Interval, Omnibus, Record
 from harness.stats import hall
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
@@ -36,6 +36,15 @@ STATUS_NOTES = {
     "undefined": "? one identity, or too few for this method: no interval",
 }
 NOT_MEASURED = "—"
+_DETAILS = (
+    "icc",
+    "dz",
+    "g",
+    "minimum_detectable_effect",
+    "identities_for_half_width",
+    "equivalence_p",
+    "equivalence_p_adjusted",
+)
 
 Row = tuple[str, str]
 """An attribute and a concept."""
@@ -339,7 +348,21 @@ def to_csv(record: Record) -> str:
 
 def cell_rows(record: Record, reasons: Sequence[str]) -> list[dict[str, object]]:
     """Every cell as a row of a CSV, with a column for each reason of an exclusion."""
-    return [_csv_row(cell, reasons) for cell in record.cells]
+    details = {(item.attribute, item.concept, item.group): item for item in record.details}
+    return [
+        _csv_row(cell, reasons)
+        | _detail_columns(
+            details.get((cell.attribute, cell.concept, cell.group)) if cell.by == "demographic" else None
+        )
+        for cell in record.cells
+    ]
+
+
+def _detail_columns(item: Detail | None) -> dict[str, object]:
+    """What stands beside a cell of the planned rows, empty for another cell."""
+    mean = dict.fromkeys(("delta", "low", "high")) if item is None else item.identity_mean.model_dump()
+    row: dict[str, object] = {f"identity_mean_{name}": mean[name] for name in ("delta", "low", "high")}
+    return row | {name: None if item is None else getattr(item, name) for name in _DETAILS}
 
 
 def differences_to_csv(record: Record) -> str:
@@ -350,7 +373,9 @@ def differences_to_csv(record: Record) -> str:
             name: spreadsheet_text(getattr(entry, name)) for name in ("target", "by", "attribute", "concept")
         }
         for pair in entry.pairwise:
-            row = {**labels, **pair.model_dump(exclude={"ci", "band", "flags"})}
+            row = {**labels, **pair.model_dump(exclude={"ci", "band", "flags", "reasons"})}
+            counts = row.pop("identities_for_half_width") or ("", "")
+            row |= {f"identities_for_half_width_{side}": n for side, n in zip("ab", counts, strict=True)}
             for name, interval in (("ci", pair.ci), ("band", pair.band)):
                 row[f"{name}_low"] = interval.low if interval else ""
                 row[f"{name}_high"] = interval.high if interval else ""

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from harness.finished import FinishedRun, load_run
+from harness.plan_tables import difference_plan_table, plan_tables
 from harness.record import Cell, Detail, Record
 from harness.report import charts, words
 from harness.report.examples import Example, Pictures, examples
@@ -148,6 +149,9 @@ def _facts(cell: Cell, detail: Detail | None) -> dict[str, str]:
         facts[f"mean change on the {detail.scale.scale} scale"] = _text(detail.scale.delta)
         if detail.equivalence_p is not None:
             facts["p of an equivalence test against the margin"] = p_text(detail.equivalence_p)
+            facts["the same, adjusted (Holm over all cells)"] = p_text(detail.equivalence_p_adjusted)
+        if detail.identities_for_half_width is not None:
+            facts["identities for the half-width asked for"] = f"{detail.identities_for_half_width:,}"
     return facts
 
 
@@ -199,11 +203,15 @@ def _tables(record: Record, shown: Sequence[Shown]) -> Iterator[TableView]:
     anchors = {(item.cell.attribute, item.cell.concept, item.cell.group): item.anchor for item in shown}
     yield _view(disparity_table(record, record.rows), "changes", anchors)
     yield _view(count_table(record, record.rows), "counts", {})
+    for number, table in enumerate(plan_tables(record, record.rows), 1):
+        yield _view(table, f"asked-{number}", {})
     for by in record.settings.by:
         if by != "demographic":
             yield _view(disparity_table(record, record.rows, by), f"changes-{by}", {})
         if any(entry.by == by for entry in record.disparities):
             yield _view(difference_table(record, by), f"differences-{by}", {})
+        if (apart := difference_plan_table(record, by)) is not None:
+            yield _view(apart, f"differences-asked-{by}", {})
 
 
 def _recognisers(record: Record) -> Iterator[tuple[RecognitionView, list[TableView]]]:

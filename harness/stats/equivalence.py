@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from harness.stats import hall
 from harness.stats.numerics import Floats
 
 
@@ -34,14 +35,17 @@ class Equivalence:
     p: Floats
 
 
-def tost(estimate: ArrayLike, se: ArrayLike, df: ArrayLike, margin: float) -> Equivalence:
-    """Test equivalence to zero within a margin (Schuirmann 1987).
+def tost(
+    estimate: ArrayLike, se: ArrayLike, df: ArrayLike, margin: float, skew: ArrayLike = 0.0
+) -> Equivalence:
+    """Test equivalence to zero within a margin (Schuirmann 1987), by the bounds of `harness.stats.hall`.
 
     Args:
         estimate: mean deltas or differences.
         se: standard errors; where one is not positive the result is NaN.
         df: degrees of freedom.
         margin: positive, in units of the score.
+        skew: skewness of the estimates; 0 for Student's t.
 
     Raises:
         ValueError: if the margin is not positive.
@@ -49,8 +53,8 @@ def tost(estimate: ArrayLike, se: ArrayLike, df: ArrayLike, margin: float) -> Eq
     if not margin > 0:
         raise ValueError(f"an equivalence margin must be positive, got {margin}")
     m, s, nu = _as_arrays(estimate, se, df)
-    p_lower = np.asarray(special.stdtr(nu, -(m + margin) / s))
-    p_upper = np.asarray(special.stdtr(nu, (m - margin) / s))
+    p_lower = hall.p_above(m, s, nu, skew, -margin)
+    p_upper = hall.p_below(m, s, nu, skew, margin)
     return Equivalence(margin, p_lower, p_upper, np.maximum(p_lower, p_upper))
 
 

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
+from harness.stats import studentized
 from harness.stats.effects import noncentral_t_cdf
 from harness.stats.numerics import Floats
 from harness.stats.unseen import unseen_share, with_share
 
 
 @lru_cache(maxsize=4096)
-def detectable_ratio(df: float, level: float = 0.999, power: float = 0.8) -> float:
+def detectable_ratio(df: float, level: float = 0.999, power: float = 0.8, groups: int = 2) -> float:
     """Return the minimum detectable effect in standard errors.
 
     The smallest r with P(|T| > t_crit) = power for noncentral t with noncentrality r, the far tail dropped
@@ -24,38 +25,74 @@ def detectable_ratio(df: float, level: float = 0.999, power: float = 0.8) -> flo
 
     Args:
         df: degrees of freedom of the standard error, positive.
-        level: two-sided confidence level of the test.
+        level: two-sided confidence level of the test, simultaneous over all pairs of groups.
         power: wanted probability of finding the effect, above (1 - level) / 2.
+        groups: how many groups are compared with each other; 2 for a test of one mean or difference.
 
     Raises:
         ValueError: for an argument out of range.
     """
     if not df > 0 or not 0.0 < level < 1.0 or not (1.0 - level) / 2.0 < power < 1.0:
         raise ValueError(f"need df > 0, 0 < level < 1, power in (alpha/2, 1), got {df}, {level}, {power}")
-    crit = float(special.stdtrit(df, 0.5 + level / 2.0))
+    crit = float(_critical(df, level, groups))
     reach = 40.0 + 3.0 * crit * (1.0 + 1.0 / np.sqrt(df))
     return float(
         optimize.brentq(lambda r: 1.0 - noncentral_t_cdf(crit, df, r) - power, 0.0, reach, xtol=1e-10)
     )
 
 
+def _critical(df: float, level: float, groups: int) -> float:
+    """Return the half width of an interval, or of a band over all pairs of groups, in standard errors."""
+    if groups == 2:
+        return float(special.stdtrit(df, 0.5 + level / 2.0))
+    return float(studentized.quantile(level, groups, np.array([df]))[0] / np.sqrt(2.0))
+
+
 def minimum_detectable_effect(
-    se: ArrayLike, df: ArrayLike, *, level: float = 0.999, power: float = 0.8
+    se: ArrayLike, df: ArrayLike, *, level: float = 0.999, power: float = 0.8, groups: int = 2
 ) -> Floats:
     """Return the smallest mean delta that would be found with the given power, NaN where undefined.
+
+    Of a difference with `groups` compared groups: found by its band, which takes at least 2 df.
 
     Args:
         se: standard errors, in units of the score.
         df: their degrees of freedom, same shape.
         level: two-sided confidence level.
         power: probability of finding it.
+        groups: as in `detectable_ratio`.
     """
     s, nu = np.broadcast_arrays(np.asarray(se, dtype=np.float64), np.asarray(df, dtype=np.float64))
     out = np.full(s.shape, np.nan)
     for value in np.unique(nu[np.isfinite(nu) & (s > 0.0)]):
         here = (nu == value) & (s > 0.0)
-        out[here] = detectable_ratio(float(value), level, power) * s[here]
+        if groups == 2 or value >= studentized.MIN_DF:
+            out[here] = detectable_ratio(float(value), level, power, groups) * s[here]
     return out
+
+
+def scale_for_half_width(se: float, df: float, half_width: float, *, level: float, groups: int) -> float:
+    """Return by what factor all groups must grow for a difference's band of at most the wanted half width.
+
+    The squared standard error falls with the factor, and the degrees of freedom rise with it.
+
+    Args:
+        se, df: of the difference, positive.
+        half_width: wanted, positive, in units of the score.
+        level: simultaneous over all pairs of groups.
+        groups: how many are compared with each other.
+    """
+
+    def excess(log_factor: float) -> float:
+        factor = float(np.exp(log_factor))
+        return float(np.log(_critical(df * factor, level, groups) * se / np.sqrt(factor) / half_width))
+
+    low, high = np.log(2.0 / df), np.log(2.0 / df) + 1.0
+    if excess(low) <= 0:
+        return float(np.exp(low))
+    while excess(high) > 0:
+        high += 2.0
+    return float(np.exp(optimize.brentq(excess, low, high, xtol=1e-9)))
 
 
 def identities_for_half_width(sd: float, half_width: float, *, level: float = 0.999) -> int:
