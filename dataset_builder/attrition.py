@@ -1,7 +1,7 @@
 """Which groups lose more candidates to the filter, and to which rule: tested like any other disparity.
 
-The indicator "lost" takes the place of a change of score: CR2 variances by identity, one HTZ test an
-attribute, Holm over the attributes. Then the same for each rule over all attributes, a family of its own.
+The indicator "lost" takes the place of a change of score: CR2 variances by identity, one Games-Howell test
+an attribute, Holm over the attributes. Then the same for each rule over all attributes, a family of its own.
 First reasons depend on the order of the rules: the share lost to a late rule is a share of what came so far.
 """
 
@@ -14,11 +14,12 @@ import numpy as np
 
 from dataset_builder.funnel import Decided
 from dataset_builder.schema.verdict import REASONS
+from harness.stats.contrasts import pairwise
 from harness.stats.families import adjust
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import cell_estimates
 from harness.stats.numerics import Floats
-from harness.stats.omnibus import htz
+from harness.stats.omnibus import games_howell
 
 ALL = ""
 
@@ -31,10 +32,11 @@ class AttritionTest:
         attribute: whose candidates, ``ALL`` for every attribute's.
         rule: lost to this one, ``ALL`` for any.
         shares: group -> share lost; groups without candidates are not there.
-        statistic, df1, df2, p: of the HTZ test; None where it is undefined.
+        statistic, df1, df2, p: of the Games-Howell test (studentized range of the pair with the smallest p,
+            number of groups, that pair's degrees of freedom); None where it is undefined.
         p_adjusted: by Holm within the family of ``family_size`` tests; None where undefined.
         left_out: groups that lose all or nothing and so have no variance; the test says nothing about them.
-        few_identities: a group has fewer than 20 identities, so that the test is only roughly calibrated.
+        few_identities, skewed: a group in the test has fewer than 10 identities, or a skewed share.
     """
 
     attribute: str
@@ -46,6 +48,7 @@ class AttritionTest:
     p: float | None
     left_out: tuple[str, ...]
     few_identities: bool
+    skewed: bool
     p_adjusted: float | None = None
     family_size: int = 0
 
@@ -82,7 +85,10 @@ def _test(decided: Sequence[Decided], groups: Sequence[str], attribute: str, rul
         indicator = np.array([lost(item) for item in items], dtype=np.float64)
         cells.append(cell_estimates(np.zeros(len(items)), indicator, codes))
         shares[group] = float(indicator.mean())
-    found = htz(GroupMeans.stack(cells))
+    means = GroupMeans.stack(cells)
+    if len(names) < 2:
+        return AttritionTest(attribute, rule, shares, None, None, None, None, (), False, False)
+    found = games_howell(means, pairwise(means))
     ok = str(found.status[0]) == "ok"
     out = tuple(group for group, is_out in zip(names, found.left_out[:, 0], strict=True) if is_out)
 
@@ -99,6 +105,7 @@ def _test(decided: Sequence[Decided], groups: Sequence[str], attribute: str, rul
         p=number(found.p),
         left_out=out,
         few_identities=bool(found.few_identities[0]),
+        skewed=bool(found.skewed[0]),
     )
 
 
@@ -118,9 +125,11 @@ def in_words(test: AttritionTest, words: str) -> str:
     shares = ", ".join(f"{group} {share:.0%}" for group, share in test.shares.items())
     if test.statistic is None or test.df1 is None or test.df2 is None or test.p_adjusted is None:
         return f"{words}: no test, too few groups or identities with a variance; lost: {shares}"
-    mark = " (a group has fewer than 20 identities: roughly calibrated)" if test.few_identities else ""
+    named = {"fewer than 10 identities": test.few_identities, "skewed shares": test.skewed}
+    flags = ", ".join(name for name, is_set in named.items() if is_set)
+    mark = f" (some groups: {flags})" if flags else ""
     out = f"; not in the test, all or nothing lost: {', '.join(test.left_out)}" if test.left_out else ""
     return (
-        f"{words}: F({test.df1:.0f}, {test.df2:.1f}) = {test.statistic:.2f}, adjusted p = "
+        f"{words}: q({test.df1:.0f}, {test.df2:.1f}) = {test.statistic:.2f}, adjusted p = "
         f"{test.p_adjusted:.2g}{mark}; lost: {shares}{out}"
     )

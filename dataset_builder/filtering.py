@@ -41,7 +41,7 @@ def _attrition(decided: Sequence[Decided], attributes: Sequence[str], groups: Se
     return [
         "## Attrition",
         "",
-        "Do the groups lose the same share of their candidates? HTZ tests clustered by identity, Holm over",
+        "Do the groups lose the same share of their candidates? Games-Howell tests by identity, Holm over",
         "the attributes and over the rules. A detector that is stricter for one group makes gaps by itself.",
         "",
         *(f"- {in_words(test, test.attribute or f'to rule `{test.rule}`')}" for test in tests),

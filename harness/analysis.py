@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -215,9 +215,10 @@ def _cells(
         else cell
         for cell in cells
     ]
+    coarse: list[Cell] = []
     for axis in axes:
-        cells += coarse_cells(estimates, axis, target, outcomes.concepts, level=options.level)
-    return adjusted_cells(cells, target)
+        coarse += coarse_cells(estimates, axis, cells, outcomes.concepts, level=options.level)
+    return adjusted_cells([*cells, *coarse], target)
 
 
 def _disparities(
@@ -230,11 +231,15 @@ def _disparities(
 ) -> tuple[list[Disparity], list[Family]]:
     entries: list[Disparity] = []
     families: list[Family] = []
+    planned = [concept for concept in concepts if any(concept == name for _, name in rows)]
+    columns = np.array([concepts.index(concept) for concept in planned], dtype=np.int64)
+    every = np.arange(len(estimates[0].groups))
+    estimates = [replace(item, means=item.means.take(every, columns)) for item in estimates]
     for axis in (None, *axes):
-        if len(axis.names if axis else estimates[0].groups) < 2:
+        if not planned or len(axis.names if axis else every) < 2:
             continue
         found = [compare(item, axis, method=options.method, level=options.level) for item in estimates]
-        more, own = disparities(found, target, rows, concepts, level=options.level)
+        more, own = disparities(found, target, rows, planned, level=options.level)
         entries += more
         families += own
     return entries, families

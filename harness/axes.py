@@ -9,10 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from dataset_builder.schema.taxonomy import Group
-from harness.stats.aggregate import Aggregate, aggregate, interaction, level_omnibus
-from harness.stats.groups import GroupMeans
 from harness.stats.numerics import Ints
-from harness.stats.omnibus import OmnibusTest
 from targets.base.errors import InputError
 from targets.base.text import nearest
 
@@ -28,25 +25,25 @@ class CoarseAxis:
     Attributes:
         axis: "sex" or "ethnicity".
         names: L level names, in order of appearance.
-        levels, strata: shape (k,), code of each fine group's level and of what is balanced over.
+        stratum_names: S names of what is balanced over.
+        groups: k fine groups.
+        levels, strata: shape (k,), code of each fine group's level and stratum.
     """
 
     axis: Axis
     names: tuple[str, ...]
+    stratum_names: tuple[str, ...]
+    groups: tuple[str, ...]
     levels: Ints
     strata: Ints
 
-    def means(self, groups: GroupMeans) -> Aggregate:
-        """Equally weighted means of the levels on their common support."""
-        return aggregate(groups, self.levels, self.strata)
-
-    def omnibus(self, groups: GroupMeans) -> OmnibusTest:
-        """Test that the levels' means are equal."""
-        return level_omnibus(groups, self.levels, self.strata)
-
-    def interaction(self, groups: GroupMeans) -> OmnibusTest:
-        """Test that the levels differ alike in all strata."""
-        return interaction(groups, self.levels, self.strata)
+    @property
+    def crossed(self) -> CoarseAxis:
+        """The axis whose levels an interaction subtracts: the one with fewer, so that both have one test."""
+        if len(self.names) <= len(self.stratum_names):
+            return self
+        other: Axis = "sex" if self.axis == "ethnicity" else "ethnicity"
+        return CoarseAxis(other, self.stratum_names, self.names, self.groups, self.strata, self.levels)
 
 
 def coarse_axis(axis: Axis, groups: Sequence[str], known: dict[str, Group]) -> CoarseAxis:
@@ -68,11 +65,22 @@ def coarse_axis(axis: Axis, groups: Sequence[str], known: dict[str, Group]) -> C
             )
     own = [str(getattr(known[group], axis)) for group in groups]
     other = [str(getattr(known[group], _OTHER[axis])) for group in groups]
+    taken: dict[tuple[str, str], str] = {}
+    for group, *place in zip(groups, own, other, strict=True):
+        if (earlier := taken.setdefault((place[0], place[1]), group)) != group:
+            raise InputError(
+                f"--by {axis} needs one group for each ethnicity and sex, but '{earlier}' and '{group}' are "
+                "both "
+                + " ".join(sorted(place))
+                + ": give them an ethnicity or sex of their own in the taxonomy"
+            )
     names = tuple(dict.fromkeys(own))
     strata = tuple(dict.fromkeys(other))
     return CoarseAxis(
         axis,
         names,
+        strata,
+        tuple(groups),
         np.array([names.index(name) for name in own], dtype=np.int64),
         np.array([strata.index(name) for name in other], dtype=np.int64),
     )

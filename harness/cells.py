@@ -13,8 +13,10 @@ from harness.numbers import number
 from harness.outcomes import OK, REASONS, Outcomes
 from harness.record import Cell, Family, Interval, Status
 from harness.stats import hall
+from harness.stats.aggregate import aggregate
 from harness.stats.families import adjust
 from harness.stats.groups import GroupMeans
+from harness.stats.intervals import REASONS as INTERVAL_REASONS
 from harness.stats.intervals import CellEstimates
 from targets.base.tables import ObjectArray
 
@@ -88,6 +90,7 @@ def _cell(labels: dict[str, str], estimates: CellEstimates, index: int, excluded
         p_adjusted=None,
         family=None,
         status=status,
+        reason=INTERVAL_REASONS.get(str(estimates.reason[index]), ""),
         flags=tuple(estimates.flags(index)),
         excluded=excluded,
     )
@@ -105,41 +108,53 @@ def _interval(estimates: CellEstimates, index: int) -> Interval:
 def coarse_cells(
     estimates: Sequence[AttributeEstimates],
     axis: CoarseAxis,
-    target: str,
+    fine: Sequence[Cell],
     concepts: Sequence[str],
     *,
     level: float,
 ) -> list[Cell]:
-    """Cells of a coarser axis: means of fine groups with equal weights, on their common support.
+    """Cells of a coarser axis: means with equal weights of the fine groups that have pairs.
 
-    A mean of source scores over groups with equal weights is not kept: those two fields are null.
+    Args:
+        estimates: one an attribute.
+        axis: of L levels.
+        fine: the cells of the demographic groups.
+        concepts: c names.
+        level: of the intervals, in (0, 1).
     """
+    by_key = {(cell.attribute, cell.concept, cell.group): cell for cell in fine}
     cells = []
     for item in estimates:
-        means = axis.means(item.means).means
+        means = aggregate(item.means, axis.levels, axis.strata).means
         for index, concept in enumerate(concepts):
+            parts = [by_key[item.attribute, concept, group] for group in axis.groups]
             for position, group in enumerate(axis.names):
-                labels = {"target": target, "attribute": item.attribute, "concept": concept, "group": group}
-                cells.append(_coarse_cell(labels, axis.axis, means, (position, index), level))
+                own = [cell for cell, code in zip(parts, axis.levels, strict=True) if code == position]
+                cells.append(_coarse_cell((axis.axis, group), own, means, (position, index), level))
     return cells
 
 
 def _coarse_cell(
-    labels: dict[str, str], by: str, means: GroupMeans, at: tuple[int, int], level: float
+    place: tuple[str, str], parts: Sequence[Cell], means: GroupMeans, at: tuple[int, int], level: float
 ) -> Cell:
+    """The cell of an axis and level from the cells of its fine groups."""
     delta, se, df, skew = (float(values[at]) for values in (means.delta, means.se, means.df, means.skew))
     status: Status = "undefined"
     if np.isfinite(delta) and np.isfinite(se):
         status = "ok" if se > 0 else "zero_variance"
     ok = status == "ok"
     named = {"few_identities": means.few_identities[at], "skewed": means.skewed[at]}
+    there = [cell for cell in parts if cell.delta is not None]
     return Cell(
-        **labels,
-        by=by,
+        target=parts[0].target,
+        by=place[0],
+        attribute=parts[0].attribute,
+        concept=parts[0].concept,
+        group=place[1],
         n_pairs=int(means.n_pairs[at]),
         n_identities=int(means.n_identities[at]),
-        mean_source=None,
-        mean_transformed=None,
+        mean_source=_mean([cell.mean_source for cell in there]),
+        mean_transformed=_mean([cell.mean_transformed for cell in there]),
         delta=number(delta),
         se=se if ok else None,
         df=df if ok else None,
@@ -148,8 +163,10 @@ def _coarse_cell(
         p_adjusted=None,
         family=None,
         status=status,
+        reason="" if ok else _coarse_reason(there, status),
         flags=tuple(name for name, is_set in named.items() if is_set),
-        excluded={},
+        missing=tuple(cell.group for cell in parts if cell.delta is None),
+        excluded=dict(sum((Counter(cell.excluded) for cell in parts), Counter())),
     )
 
 
@@ -157,6 +174,22 @@ def _coarse_interval(delta: float, se: float, df: float, skew: float, level: flo
     low, high = hall.bounds(delta, se, df, skew, (1 - level) / 2)
     method = "equal weights" + (hall.METHOD if skew else "")
     return Interval(low=float(low), high=float(high), level=level, method=method)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Mean with equal weights, None where there is nothing or a part is not known."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def _coarse_reason(parts: Sequence[Cell], status: Status) -> str:
+    """Why a level has no interval: which of its fine groups have none."""
+    if not parts:
+        return INTERVAL_REASONS["no_pairs"]
+    if status == "zero_variance":
+        return INTERVAL_REASONS["rounding_noise"]
+    without = [cell for cell in parts if cell.status == "undefined"]
+    return "; ".join(f"{cell.group}: {cell.reason}" for cell in without)
 
 
 def adjusted_cells(cells: Sequence[Cell], target: str) -> tuple[list[Cell], list[Family]]:

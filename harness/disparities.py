@@ -1,62 +1,116 @@
 """Differences between groups: one omnibus test a row, pairwise differences with simultaneous bands.
 
 Families (recorded with id, size and method): the omnibus tests of all rows, Holm; inside a row whose omnibus
-is rejected at 1 - level, its pairwise differences, Holm. Without that rejection no pairwise difference is
-tested, and its adjusted p is null.
+is rejected at 1 - level, its pairwise differences, with the p values of their simultaneous bands. Without
+that rejection no pairwise difference is tested, and its adjusted p is null. The interactions of an axis are
+a family of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from harness.axes import CoarseAxis
 from harness.estimates import AttributeEstimates
 from harness.numbers import number
-from harness.record import Band, Difference, Disparity, Family, Interval, Omnibus
-from harness.stats.contrasts import PairwiseContrasts, pairwise
+from harness.record import (
+    Band,
+    Difference,
+    Disparity,
+    Family,
+    Interaction,
+    Interval,
+    LevelDifference,
+    Omnibus,
+)
+from harness.stats import aggregate
+from harness.stats.contrasts import REASONS, PairwiseContrasts, pairwise
 from harness.stats.families import adjust
 from harness.stats.intervals import Method
-from harness.stats.omnibus import OmnibusTest, htz, welch_anova
+from harness.stats.numerics import Bools
+from harness.stats.omnibus import REASONS as TEST_REASONS
+from harness.stats.omnibus import OmnibusTest, games_howell, htz, welch_anova
 
 Row = tuple[str, str]
+GAMES_HOWELL = "games-howell"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What an interaction compares: levels of a factor inside the strata of the other."""
+
+    axis: CoarseAxis
+    test: OmnibusTest
+    pairs: tuple[aggregate.Interaction, ...]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything compared for one attribute on one axis, all concepts at once."""
+    """Everything compared for one attribute on one axis, all concepts at once.
+
+    Attributes:
+        attribute, by: where.
+        groups: the groups or levels that are compared.
+        contrasts: their r differences.
+        omnibus: the test that decides; ``diagnostic``: the one that does not, or None.
+        strata: of levels, the strata behind each difference, shape (r, S, c), and their names.
+        interaction: of a coarser axis.
+        fine_groups: the demographic groups, which the interaction and a diagnostic of levels name.
+    """
 
     attribute: str
     by: str
     groups: tuple[str, ...]
     contrasts: PairwiseContrasts
     omnibus: OmnibusTest
-    omnibus_groups: tuple[str, ...]
-    interaction: OmnibusTest | None
+    diagnostic: OmnibusTest | None
+    fine_groups: tuple[str, ...]
+    strata: tuple[Bools, tuple[str, ...]] | None = None
+    interaction: Compared | None = None
 
 
 def compare(
     estimates: AttributeEstimates, axis: CoarseAxis | None, *, method: Method, level: float
 ) -> Comparison:
     """Compare the groups of one attribute, or the levels of a coarser axis."""
-    means = estimates.means
+    means, groups = estimates.means, estimates.groups
+    alone = means.people is None
     if axis is None:
-        omnibus = welch_anova(means) if method == "t" else htz(means)
-        contrasts = pairwise(means, level=level)
-        groups = estimates.groups
-        return Comparison(estimates.attribute, "demographic", groups, contrasts, omnibus, groups, None)
-    contrasts = pairwise(axis.means(means).means, level=level)
+        found = pairwise(means, level=level)
+        other = welch_anova if method == "t" else htz
+        return Comparison(
+            estimates.attribute,
+            "demographic",
+            groups,
+            found,
+            games_howell(means, found),
+            other(means) if alone and len(groups) > 2 else None,
+            groups,
+        )
+    levels = aggregate.aggregate(means, axis.levels, axis.strata).means
+    found, strata = aggregate.compare_levels(means, axis.levels, axis.strata, level=level)
     return Comparison(
         estimates.attribute,
         axis.axis,
         axis.names,
-        contrasts,
-        axis.omnibus(means),
-        estimates.groups,
-        axis.interaction(means),
+        found,
+        games_howell(levels, found),
+        aggregate.level_htz(means, axis.levels) if alone and len(axis.names) > 2 else None,
+        groups,
+        (strata, axis.stratum_names),
+        _interaction_of(estimates, axis.crossed, level),
     )
+
+
+def _interaction_of(estimates: AttributeEstimates, axis: CoarseAxis, level: float) -> Compared | None:
+    pairs = aggregate.interactions(estimates.means, axis.levels, axis.strata, level=level)
+    if not pairs:
+        return None
+    return Compared(axis, aggregate.interaction_test(estimates.means, pairs), tuple(pairs))
 
 
 def disparities(
@@ -82,86 +136,141 @@ def disparities(
     ]
     if not planned:
         return [], []
-    family = Family(id=f"omnibus:{target}:{planned[0][0].by}", m=len(planned), method="holm")
+    by = planned[0][0].by
+    family = Family(id=f"omnibus:{target}:{by}", m=len(planned), method="holm")
     adjusted = adjust([item.omnibus.p[index] for item, index in planned]).p
-    entries: list[Disparity] = []
     families = [family]
-    for (item, index), p_adjusted in zip(planned, adjusted, strict=True):
-        rejected = bool(p_adjusted <= 1 - level)
-        entry, inner = _entry(item, index, concepts[index], target, rejected=rejected)
-        test = _omnibus(item.omnibus, index, item.omnibus_groups)
-        test = test.model_copy(update={"p_adjusted": number(p_adjusted), "family": family.id})
-        entries.append(entry.model_copy(update={"omnibus": test}))
+    crossed = [item.interaction for item, _ in planned]
+    across = np.full(len(planned), np.nan)
+    if any(crossed):
+        families.append(Family(id=f"interaction:{target}:{by}", m=len(planned), method="holm"))
+        p = [
+            test.test.p[index] if test else np.nan for test, (_, index) in zip(crossed, planned, strict=True)
+        ]
+        across = adjust(p).p
+    entries: list[Disparity] = []
+    for (item, index), *tests in zip(planned, adjusted, across, strict=True):
+        entry, inner = _entry(item, index, concepts[index], target, level, (tests[0], tests[1]))
+        entries.append(entry)
         families += inner
     return entries, families
 
 
 def _entry(
-    item: Comparison, index: int, concept: str, target: str, *, rejected: bool
+    item: Comparison, index: int, concept: str, target: str, level: float, adjusted: tuple[float, float]
 ) -> tuple[Disparity, list[Family]]:
-    family_id = f"pairwise:{target}:{item.by}:{item.attribute}:{concept}"
-    p = item.contrasts.p[:, index]
-    adjusted = adjust(p).p if rejected else np.full(len(p), np.nan)
-    differences = tuple(_differences(item, index, adjusted, family_id if rejected else None))
-    families = [Family(id=family_id, m=len(p), method="holm")] if rejected else []
+    """One row; ``adjusted`` are the p values of its omnibus test and of its interaction."""
+    place = f"{target}:{item.by}:{item.attribute}:{concept}"
+    alpha = 1 - level
+    family = f"pairwise:{place}" if adjusted[0] <= alpha else None
+    inner = f"interaction-pairwise:{place}" if adjusted[1] <= alpha else None
+    found = item.contrasts
+    names = item.groups
+    strata = item.strata
+    test = _omnibus(item.omnibus, index, names, adjusted[0], f"omnibus:{target}:{item.by}")
+    crossed = item.interaction
     entry = Disparity(
         target=target,
         by=item.by,
         attribute=item.attribute,
         concept=concept,
-        omnibus=_omnibus(item.omnibus, index, item.omnibus_groups),
-        interaction=_omnibus(item.interaction, index, item.omnibus_groups) if item.interaction else None,
-        pairwise=differences,
+        omnibus=test,
+        diagnostic=_omnibus(item.diagnostic, index, item.fine_groups) if item.diagnostic else None,
+        interaction=_interaction(crossed, index, adjusted[1], f"interaction:{target}:{item.by}", inner)
+        if crossed
+        else None,
+        pairwise=tuple(
+            Difference(
+                **_difference(found, (row, index), names, family),
+                strata=_marked(strata[1], strata[0][row, :, index]) if strata else (),
+            )
+            for row in range(len(found.a))
+        ),
     )
+    families = [Family(id=family, m=len(found.a), method=GAMES_HOWELL)] if family else []
+    if inner and entry.interaction:
+        families.append(Family(id=inner, m=len(entry.interaction.between), method=GAMES_HOWELL))
     return entry, families
 
 
-def _omnibus(test: OmnibusTest, index: int, groups: Sequence[str]) -> Omnibus:
+def _marked(names: Sequence[str], mask: Bools) -> tuple[str, ...]:
+    return tuple(name for name, is_set in zip(names, mask, strict=True) if is_set)
+
+
+def _omnibus(
+    test: OmnibusTest,
+    index: int,
+    groups: Sequence[str],
+    adjusted: float = np.nan,
+    family: str | None = None,
+) -> Omnibus:
+    flags = {"few_identities": test.few_identities[index], "skewed": test.skewed[index]}
     return Omnibus(
         method=test.method,
         statistic=number(test.statistic[index]),
         df1=number(test.df1[index]),
         df2=number(test.df2[index]),
         p=number(test.p[index]),
-        p_adjusted=None,
-        family=None,
+        p_adjusted=number(adjusted),
+        family=family,
         status="ok" if test.status[index] == "ok" else "undefined",
-        flags=("few_identities",) if test.few_identities[index] else (),
-        used=tuple(group for group, used in zip(groups, test.used[:, index], strict=True) if used),
-        left_out=tuple(group for group, out in zip(groups, test.left_out[:, index], strict=True) if out),
+        reason=TEST_REASONS.get(str(test.reason[index]), ""),
+        flags=tuple(name for name, is_set in flags.items() if is_set),
+        used=_marked(groups, test.used[:, index]),
+        left_out=_marked(groups, test.left_out[:, index]),
     )
 
 
-def _differences(
-    item: Comparison, index: int, adjusted: np.ndarray[tuple[int], np.dtype[np.float64]], family: str | None
-) -> Iterator[Difference]:
-    found = item.contrasts
-    for row, (a, b) in enumerate(zip(found.a, found.b, strict=True)):
-        at = row, index
-        ok = found.status[at] == "ok"
-        has_band = np.isfinite(found.band_low[at])
-        named = {"few_identities": found.few_identities[at], "skewed": found.skewed[at]}
-        ci = band = None
-        if ok:
-            low, high = found.low[at], found.high[at]
-            ci = Interval(low=low, high=high, level=found.level, method="satterthwaite")
-        if has_band:
-            low, high, size = found.band_low[at], found.band_high[at], int(found.n_groups[index])
-            band = Band(low=low, high=high, level=found.level, groups=size)
-        yield Difference(
-            a=item.groups[a],
-            b=item.groups[b],
-            difference=number(found.difference[at]),
-            se=number(found.se[at]) if ok else None,
-            df=number(found.df[at]),
-            ci=ci,
-            band=band,
-            p=number(found.p[at]),
-            p_adjusted=number(adjusted[row]),
-            family=family,
-            status=str(found.status[at]),
-            flags=tuple(name for name, is_set in named.items() if is_set),
-        )
+def _interaction(found: Compared, index: int, adjusted: float, family: str, inner: str | None) -> Interaction:
+    names, strata = found.axis.names, found.axis.stratum_names
+    within: list[LevelDifference] = []
+    between: list[LevelDifference] = []
+    for pair in found.pairs:
+        own = [strata[code] for code in pair.strata]
+        for row, stratum in enumerate(own):
+            single = _difference(pair.within, (row, index), names, None) | {"band": None}
+            within.append(LevelDifference(**single, where=stratum))
+        which = f"{names[pair.b]} minus {names[pair.a]}"
+        between += [
+            LevelDifference(**_difference(pair.between, (row, index), own, inner), where=which)
+            for row in range(len(pair.between.a))
+        ]
+    return Interaction(
+        factor=found.axis.axis,
+        test=_omnibus(found.test, index, found.axis.groups, adjusted, family),
+        within=tuple(within),
+        between=tuple(between),
+    )
+
+
+def _difference(
+    found: PairwiseContrasts, at: tuple[int, int], names: Sequence[str], family: str | None
+) -> dict[str, Any]:
+    """The fields of a difference; its adjusted p is null where no ``family`` tests it."""
+    ok = found.status[at] == "ok"
+    flags = {"few_identities": found.few_identities[at], "skewed": found.skewed[at]}
+    ci = band = None
+    if ok:
+        low, high = found.low[at], found.high[at]
+        ci = Interval(low=low, high=high, level=found.level, method="satterthwaite")
+    if np.isfinite(found.band_low[at]):
+        low, high, size = found.band_low[at], found.band_high[at], int(found.n_groups[at[1]])
+        band = Band(low=low, high=high, level=found.level, groups=size)
+    return {
+        "a": names[found.a[at[0]]],
+        "b": names[found.b[at[0]]],
+        "difference": number(found.difference[at]),
+        "se": number(found.se[at]) if ok else None,
+        "df": number(found.df[at]),
+        "ci": ci,
+        "band": band,
+        "p": number(found.p[at]),
+        "p_adjusted": number(found.p_simultaneous[at]) if family else None,
+        "family": family,
+        "status": str(found.status[at]),
+        "reason": REASONS.get(str(found.reason[at]), ""),
+        "flags": tuple(name for name, is_set in flags.items() if is_set),
+    }
 
 
 def mark_filter_dependence(

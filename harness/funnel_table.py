@@ -61,7 +61,7 @@ def _notes(decided: Sequence[Decided], attributes: Sequence[str], groups: Sequen
     return [
         "rejected: by the first rule that did not hold; the counts of a rule depend on the rules before it",
         "where all or none are kept, the number of identities stands in for the effective size",
-        "do groups lose the same share? HTZ tests clustered by identity, Holm over attributes, then rules:",
+        "do groups lose the same share? Games-Howell tests by identity, Holm over attributes, then rules:",
         *(in_words(test, test.attribute or f"to rule {test.rule}") for test in tests),
     ]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from harness.plan_tables import difference_plan_table, plan_tables
+from harness.difference_tables import difference_tables
+from harness.plan_tables import plan_tables
 from harness.record import Attrition, Cell, Record
 from harness.report import words
 from harness.tables import (
     count_table,
-    difference_table,
     disparity_table,
     escape_markdown,
     to_markdown,
@@ -125,13 +125,13 @@ def _section(record: Record) -> Iterator[str]:
     yield ""
     yield "### Changes"
     yield ""
-    yield to_markdown(disparity_table(record, record.rows))
-    yield to_markdown(count_table(record, record.rows))
+    for by in record.settings.by:
+        yield to_markdown(disparity_table(record, record.rows, by))
+        yield to_markdown(count_table(record, record.rows, by))
     yield from map(to_markdown, plan_tables(record, record.rows))
-    if record.disparities and not words.filtered_itself(record):
-        yield to_markdown(difference_table(record))
-        apart = difference_plan_table(record)
-        yield from [to_markdown(apart)] if apart else []
+    if not words.filtered_itself(record):
+        for by in record.settings.by:
+            yield from map(to_markdown, difference_tables(record, by).values())
     yield "### Pairs without an answer"
     yield ""
     yield from _failures(record)

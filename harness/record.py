@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Never
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from harness.recognition_record import Recognition
 from targets.base.errors import InputError
@@ -46,12 +46,14 @@ class Cell(_Part):
         by: axis of the groups ("demographic", "ethnicity", "sex").
         attribute, concept, group: what was changed, what was asked, for whom.
         n_pairs, n_identities: pairs with two scores, and identities among them.
+        missing: of a coarser axis, the demographic groups without such a pair, which its mean leaves out.
         mean_source, mean_transformed, delta: means over those pairs; delta is transformed minus source.
         se, df: standard error and its degrees of freedom.
         ci: interval of delta.
         p, p_adjusted: of delta = 0, unadjusted and adjusted within ``family``.
         family: id of the family of tests, listed in the record.
         status: "ok", "zero_variance" or "undefined"; a value that is undefined is null.
+        reason: why the status is not "ok", as a sentence.
         flags: cautions that every table shows.
         excluded: reason -> pairs left out.
     """
@@ -73,12 +75,17 @@ class Cell(_Part):
     p_adjusted: Probability | None
     family: str | None
     status: Status
+    reason: str = ""
     flags: tuple[str, ...]
+    missing: tuple[str, ...] = ()
     excluded: dict[str, Count]
 
 
 class Band(_Part):
-    """A band that holds simultaneously for all pairs of ``groups`` groups (Games-Howell on CR2)."""
+    """A band that holds simultaneously for all pairs of ``groups`` groups (Games-Howell on CR2).
+
+    Levels of an axis that are compared over different strata share no studentized range: Bonferroni there.
+    """
 
     low: FiniteFloat
     high: FiniteFloat
@@ -86,21 +93,18 @@ class Band(_Part):
     groups: Count
 
 
-class Difference(_Part):
-    """Difference of two groups' mean changes: that of ``b`` minus that of ``a``.
+class Contrast(_Part):
+    """Difference of two means: that of ``b`` minus that of ``a``.
 
     Attributes:
         a, b: groups, in the order of the tables.
         difference, se, df: estimate, standard error, degrees of freedom.
         ci: interval of this one difference; ``band``: simultaneous over all pairs of groups.
-        p, p_adjusted: of no difference; adjusted only where the row's omnibus test is rejected.
+        p, p_adjusted: of no difference; adjusted, like the band, only where the row's omnibus test is
+            rejected.
         family: id of the family, null where it is not tested.
-        status: as in a cell; ``flags``: cautions, "depends_on_filter" among them.
-        minimum_detectable_effect: smallest difference that the band finds with power .8.
-        equivalence_p: of |difference| >= margin (two one-sided tests); ``equivalence_p_adjusted``: Holm over
-            ``equivalence_family``; at most 1 - level says "inside the margin".
-        identities_for_half_width: of a and b, for a band of the half-width asked for; both grow alike.
-        reasons: field that is null though the status is "ok" -> why.
+        status: as in a cell; ``reason``: why it is undefined, or has no band.
+        flags: cautions, "depends_on_filter" among them.
     """
 
     a: str
@@ -114,7 +118,24 @@ class Difference(_Part):
     p_adjusted: Probability | None
     family: str | None
     status: Status
+    reason: str = ""
     flags: tuple[str, ...]
+
+
+class Difference(Contrast):
+    """Difference of two groups' mean changes.
+
+    Attributes:
+        strata: on a coarser axis, the strata that the difference averages with equal weights: those in which
+            both levels have pairs.
+        minimum_detectable_effect: smallest difference that the band finds with power .8.
+        equivalence_p: of |difference| >= margin (two one-sided tests); ``equivalence_p_adjusted``: Holm over
+            ``equivalence_family``; at most 1 - level says "inside the margin".
+        identities_for_half_width: of a and b, for a band of the half-width asked for; both grow alike.
+        reasons: field that is null though the status is "ok" -> why.
+    """
+
+    strata: tuple[str, ...] = ()
     minimum_detectable_effect: FiniteFloat | None = None
     equivalence_p: Probability | None = None
     equivalence_p_adjusted: Probability | None = None
@@ -127,11 +148,12 @@ class Omnibus(_Part):
     """One test that all groups' mean changes are equal.
 
     Attributes:
-        method: "htz" (CR2 Wald, Pustejovsky & Tipton 2018) or "welch".
-        statistic, df1, df2: F and its degrees of freedom.
+        method: "games-howell", or of a diagnostic "htz" (CR2 Wald, Pustejovsky & Tipton 2018) or "welch".
+        statistic, df1, df2: F and its degrees of freedom; of "games-howell" the studentized range of the pair
+            with the smallest p, the number of means compared, and that pair's degrees of freedom.
         p, p_adjusted, family: as in a cell.
-        status: "ok" or "undefined".
-        flags: "few_identities" below 20 identities in a group.
+        status: "ok" or "undefined"; ``reason`` says why.
+        flags: "few_identities" and "skewed" where a group in the test has them.
         used: groups in the test; ``left_out``: groups without variance, which no test can hold.
     """
 
@@ -143,15 +165,49 @@ class Omnibus(_Part):
     p_adjusted: Probability | None
     family: str | None
     status: Status
+    reason: str = ""
     flags: tuple[str, ...]
     used: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
+class LevelDifference(Contrast):
+    """The difference of two levels inside one stratum, or of two such differences.
+
+    Attributes:
+        a, b: levels (``within``), or strata (``between``: that of b minus that of a).
+        where: the stratum (``within``), or which levels are subtracted (``between``: "female minus male").
+    """
+
+    where: str
+
+
+class Interaction(_Part):
+    """Whether the levels of one factor differ alike in all strata of the other.
+
+    Attributes:
+        factor: whose levels are subtracted ("sex").
+        test: no difference between strata: the smallest simultaneous p of ``between``.
+        within: the difference of two levels in each stratum.
+        between: how these differences differ between two strata.
+    """
+
+    factor: str
+    test: Omnibus
+    within: tuple[LevelDifference, ...]
+    between: tuple[LevelDifference, ...]
+
+
 class Disparity(_Part):
     """Differences between the groups of one axis for one attribute and concept.
 
-    ``interaction`` tests, on a coarser axis, that its levels differ alike in all strata.
+    Attributes:
+        target, by, attribute, concept: where.
+        omnibus: the test that decides whether the groups differ.
+        diagnostic: HTZ (or Welch's analysis of variance), which decides nothing; null for two groups, whose
+            only p is that of their difference, and for groups that share people.
+        interaction: on a coarser axis with two strata or more, else null.
+        pairwise: every difference of two groups.
     """
 
     target: str
@@ -159,8 +215,18 @@ class Disparity(_Part):
     attribute: str
     concept: str
     omnibus: Omnibus
-    interaction: Omnibus | None
+    diagnostic: Omnibus | None = None
+    interaction: Interaction | None
     pairwise: tuple[Difference, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_bare_test(cls, data: Any) -> Any:
+        """Earlier records hold an interaction's test alone."""
+        if isinstance(data, dict) and isinstance(old := data.get("interaction"), dict) and "test" not in old:
+            held = {"factor": data.get("by"), "test": old, "within": (), "between": ()}
+            return {**data, "interaction": held}
+        return data
 
 
 class IdentityMean(_Part):

@@ -13,15 +13,14 @@ import pyarrow as pa
 from rich.console import Console
 
 from harness.comparison_file import COMPARISONS_FILE, write_comparisons
+from harness.difference_tables import difference_tables, differences_to_csv, interactions_to_csv
 from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
-from harness.plan_tables import difference_plan_table, plan_tables
+from harness.plan_tables import plan_tables
 from harness.recognition_tables import det_csv, histogram_csv, recognition_csv, recognition_tables
 from harness.record import RECORD_FILE, Record, write_record
 from harness.tables import (
     DisparityTable,
     count_table,
-    difference_table,
-    differences_to_csv,
     discovery_table,
     disparity_table,
     to_csv,
@@ -40,11 +39,10 @@ def run_tables(record: Record) -> list[DisparityTable]:
     if not record.rows:
         return searched
     by_axis = [disparity_table(record, record.rows, by) for by in record.settings.by]
-    compared = {entry.by for entry in record.disparities}
-    differences = [difference_table(record, by) for by in record.settings.by if by in compared]
+    counts = [count_table(record, record.rows, by) for by in record.settings.by]
     plans = plan_tables(record, record.rows)
-    apart = [table for by in record.settings.by if (table := difference_plan_table(record, by))]
-    return [*by_axis, count_table(record, record.rows), *plans, *differences, *apart, *searched]
+    differences = [table for by in record.settings.by for table in difference_tables(record, by).values()]
+    return [*by_axis, *counts, *plans, *differences, *searched]
 
 
 def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
@@ -60,6 +58,8 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
     write_parquet(run / "failures.parquet", failures_table(outcomes.failures))
     write_text(run / "tables" / "cells.csv", to_csv(record))
     write_text(run / "tables" / "differences.csv", differences_to_csv(record))
+    if any(entry.interaction for entry in record.disparities):
+        write_text(run / "tables" / "interactions.csv", interactions_to_csv(record))
     write_text(run / "tables" / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))
     write_text(run / "tables" / "deltas.tex", to_latex(disparity_table(record, record.rows)))
     if record.recognition:

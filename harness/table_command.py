@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
+from harness.difference_tables import difference_tables, differences_to_csv
 from harness.every_eval_ever import Provenance, every_eval_ever
 from harness.funnel_table import funnel_csv, funnel_table
 from harness.model_card import model_card
-from harness.plan_tables import difference_plan_table, plan_tables
+from harness.plan_tables import plan_tables
 from harness.recognition_tables import recognition_csv, recognition_tables
 from harness.record import Record, read_record
 from harness.side_by_side import named_runs, side_by_side_csv, side_by_side_table
@@ -20,8 +21,6 @@ from harness.streams import write_out
 from harness.tables import (
     DisparityTable,
     count_table,
-    difference_table,
-    differences_to_csv,
     disparity_table,
     printed_table,
     table_rows,
@@ -116,11 +115,10 @@ def table(
         if recognition:
             shown = recognition_tables(record)
         elif differences:
-            apart = difference_plan_table(record, by)
-            shown = [difference_table(record, by), *([apart] if apart else [])]
+            shown = list(difference_tables(record, by).values())
         else:
             rows = table_rows(record, concept or [])
-            shown = [count_table(record, rows) if counts else disparity_table(record, rows, by)]
+            shown = [count_table(record, rows, by) if counts else disparity_table(record, rows, by)]
             shown += plan_tables(record, rows) if by == "demographic" and not counts else []
     _print(shown, style)
 

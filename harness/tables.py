@@ -15,13 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.record import Cell, Detail, Discovery, Disparity, Interval, Omnibus, Record
+from harness.record import Cell, Detail, Discovery, Interval, Record
 from harness.stats import hall
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
 from targets.base.text import nearest
 
-FLAG_MARKS = {"few_identities": "†", "skewed": "‡", "bootstrap_misses": "×", "scale_dependent": "#"}
+FLAG_MARKS = {
+    "few_identities": "†",
+    "skewed": "‡",
+    "bootstrap_misses": "×",
+    "scale_dependent": "#",
+    "depends_on_filter": "¶",
+}
 FLAG_NOTES = {
     "few_identities": "† fewer than 10 identities",
     "skewed": "‡ skewed scores: intervals of cells clustered by identity are widened (Hall 1992); still, any "
@@ -29,6 +35,9 @@ FLAG_NOTES = {
     "bootstrap_misses": "× so few identities that a bootstrap interval misses over 1.2 times as often as its "
     "level says, even for normal scores",
     "scale_dependent": "# sign or decision differ on another scale of the score (logit or rank)",
+    "depends_on_filter": (
+        "¶ on all candidates the difference has another sign or decision: it depends on the filter"
+    ),
 }
 STATUS_MARKS = {"ok": "", "zero_variance": " ==", "undefined": " ?"}
 STATUS_NOTES = {
@@ -94,10 +103,15 @@ def cell_text(cell: Cell) -> str:
     """One cell: mean change with half-width (or interval where it is not symmetric) and its marks."""
     if cell.delta is None:
         return NOT_MEASURED
-    marks = "".join(FLAG_MARKS.get(flag, "") for flag in cell.flags)
+    marks = flag_marks(cell.flags)
     if cell.ci is None:
         return f"{two_digits(cell.delta)}{STATUS_MARKS[cell.status]}{marks}"
     return f"{interval_text(cell.delta, cell.ci)}{marks}"
+
+
+def flag_marks(flags: Iterable[str]) -> str:
+    """The marks of some flags, one beside the other."""
+    return "".join(FLAG_MARKS.get(flag, "") for flag in flags)
 
 
 def interval_text(value: float, interval: Interval) -> str:
@@ -125,38 +139,21 @@ def disparity_table(record: Record, rows: Sequence[Row], by: str = "demographic"
     target = record.targets[0].name
     title = f"{target}: mean change of score, transformed minus source{axis}, {level} intervals, {method}"
     cells = [cell for cell in record.cells if cell.by == by]
-    notes = [*mark_notes(cells, rows), *_support_notes(cells, rows)]
+    notes = [*mark_notes(cells, rows), *support_notes(cells, rows)]
     return DisparityTable(title, _groups(cells), _lines(cells, rows, cell_text), tuple(notes))
 
 
-def count_table(record: Record, rows: Sequence[Row]) -> DisparityTable:
+def count_table(record: Record, rows: Sequence[Row], by: str = "demographic") -> DisparityTable:
     """Pairs, identities and exclusions behind the changes; concepts with equal counts share a line."""
-    cells = [cell for cell in record.cells if cell.by == "demographic"]
+    cells = [cell for cell in record.cells if cell.by == by]
     out = any(cell.excluded for cell in cells)
     notes = ("out: pairs excluded, by reason in cells.csv and failures.parquet",) if out else ()
     lines: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for attribute, concept, texts in _lines(cells, rows, count_text):
         lines.setdefault((attribute, texts), []).append(concept)
     merged = tuple((attribute, ", ".join(concepts), texts) for (attribute, texts), concepts in lines.items())
-    return DisparityTable("Pairs / identities", _groups(cells), merged, notes)
-
-
-def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
-    """One omnibus test a planned row, and the differences whose simultaneous band excludes zero."""
-    level = record.settings.level
-    entries = [entry for entry in record.disparities if entry.by == by]
-    rows = tuple(
-        (entry.attribute, entry.concept, (*_omnibus_texts(entry.omnibus), _band_text(entry, level)))
-        for entry in entries
-    )
-    title = f"Do the groups' mean changes differ? Omnibus tests by {by}, Holm over {len(entries)} rows"
-    heads = (
-        "omnibus F",
-        "p",
-        "p adjusted",
-        f"differences with a {100 * level:g} % simultaneous band beyond 0",
-    )
-    return DisparityTable(title, heads, rows, tuple(_difference_notes(entries)), justify="left")
+    title = "Pairs / identities" if by == "demographic" else f"Pairs / identities, by {by}"
+    return DisparityTable(title, _groups(cells), merged, (*notes, *support_notes(cells, rows)))
 
 
 def discovery_table(found: Discovery) -> DisparityTable:
@@ -185,49 +182,11 @@ def discovery_table(found: Discovery) -> DisparityTable:
     return DisparityTable(title, heads, rows, (note,), justify="left")
 
 
-def _omnibus_texts(test: Omnibus) -> tuple[str, str, str]:
-    if test.statistic is None or test.df1 is None or test.df2 is None:
-        return ("undefined", NOT_MEASURED, NOT_MEASURED)
-    mark = "§" if test.flags else ""
-    out = f" (without {', '.join(test.left_out)})" if test.left_out else ""
-    text = f"F({test.df1:.0f}, {two_digits(test.df2)}) = {two_digits(test.statistic)}{mark}{out}"
-    return text, p_text(test.p), p_text(test.p_adjusted)
-
-
 def p_text(p: float | None) -> str:
     """Two digits of a probability; below 0.0001 in powers of ten; a dash where there is none."""
     if p is None:
         return NOT_MEASURED
     return two_digits(p) if p >= 1e-4 or p == 0 else f"{p:.1e}"
-
-
-def _band_text(entry: Disparity, level: float) -> str:
-    """Differences that the band separates from zero, in a row whose omnibus test is rejected."""
-    if entry.omnibus.p_adjusted is None:
-        return NOT_MEASURED
-    if entry.omnibus.p_adjusted > 1 - level:
-        return f"no claim: the omnibus test is not rejected at {1 - level:.2g}"
-    parts = []
-    for pair in entry.pairwise:
-        if pair.band is None or pair.difference is None or pair.band.low <= 0 <= pair.band.high:
-            continue
-        marks = "".join({**FLAG_MARKS, "depends_on_filter": "¶"}.get(flag, "") for flag in pair.flags)
-        interval = f"[{two_digits(pair.band.low)}, {two_digits(pair.band.high)}]"
-        parts.append(f"{pair.b} minus {pair.a}: {two_digits(pair.difference)} {interval}{marks}")
-    return "; ".join(parts) or "none"
-
-
-def _difference_notes(entries: Sequence[Disparity]) -> list[str]:
-    notes = ['"none" and "no claim" do not say that there is no difference; that takes an equivalence test']
-    if any(entry.omnibus.flags for entry in entries):
-        notes.append("§ a group has fewer than 20 identities: the test is only roughly calibrated")
-    flags = {flag for entry in entries for pair in entry.pairwise for flag in pair.flags}
-    notes += [note for flag, note in FLAG_NOTES.items() if flag in flags]
-    if "depends_on_filter" in flags:
-        notes.append(
-            "¶ on all candidates the difference has another sign or decision: it depends on the filter"
-        )
-    return notes
 
 
 def _groups(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -257,17 +216,24 @@ def mark_notes(cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _support_notes(cells: Sequence[Cell], rows: Sequence[Row]) -> list[str]:
-    """Which groups have no pair for a concept: differences only compare groups that have."""
-    have = {(cell.attribute, cell.concept, cell.group) for cell in cells if cell.n_pairs}
+def support_notes(cells: Sequence[Cell], rows: Sequence[Row]) -> list[str]:
+    """Which groups have no pair for a concept, so that means of levels and differences go without them."""
+    own = {(cell.attribute, cell.concept, cell.group): cell for cell in cells}
     groups = _groups(cells)
     by_text: dict[str, list[str]] = {}
     for concept in dict.fromkeys(concept for _, concept in rows):
         parts = []
         for attribute in (attribute for attribute, other in rows if other == concept):
-            lacking = [group for group in groups if (attribute, concept, group) not in have]
-            if 0 < len(lacking) < len(groups):
-                parts.append(f"{attribute} ({', '.join(lacking)})")
+            here = [own[attribute, concept, group] for group in groups]
+            if not any(cell.n_pairs for cell in here):
+                continue
+            missing = [
+                f"{cell.group} without {', '.join(cell.missing)}" if cell.n_pairs else cell.group
+                for cell in here
+                if cell.missing or not cell.n_pairs
+            ]
+            if missing:
+                parts.append(f"{attribute} ({', '.join(missing)})")
         if parts:
             by_text.setdefault("; ".join(parts), []).append(concept)
     return [f"no pair, {', '.join(concepts)}: {text}" for text, concepts in by_text.items()]
@@ -365,30 +331,6 @@ def _detail_columns(item: Detail | None) -> dict[str, object]:
     return row | {name: None if item is None else getattr(item, name) for name in _DETAILS}
 
 
-def differences_to_csv(record: Record) -> str:
-    """Every pairwise difference in full, one row each; only the header where nothing is compared."""
-    rows = []
-    for entry in record.disparities:
-        labels = {
-            name: spreadsheet_text(getattr(entry, name)) for name in ("target", "by", "attribute", "concept")
-        }
-        for pair in entry.pairwise:
-            row = {**labels, **pair.model_dump(exclude={"ci", "band", "flags", "reasons"})}
-            counts = row.pop("identities_for_half_width") or ("", "")
-            row |= {f"identities_for_half_width_{side}": n for side, n in zip("ab", counts, strict=True)}
-            for name, interval in (("ci", pair.ci), ("band", pair.band)):
-                row[f"{name}_low"] = interval.low if interval else ""
-                row[f"{name}_high"] = interval.high if interval else ""
-            row |= {"flags": " ".join(pair.flags), "omnibus_p_adjusted": entry.omnibus.p_adjusted}
-            rows.append(
-                {
-                    name: spreadsheet_text(value) if isinstance(value, str) else value
-                    for name, value in row.items()
-                }
-            )
-    return csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
-
-
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     """Rows of one shape as CSV with a header."""
     stream = io.StringIO()
@@ -399,11 +341,14 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _csv_row(cell: Cell, reasons: Sequence[str]) -> dict[str, object]:
-    row: dict[str, object] = cell.model_dump(exclude={"ci", "flags", "excluded", "status"})
+    row: dict[str, object] = cell.model_dump(
+        exclude={"ci", "flags", "missing", "excluded", "status", "reason"}
+    )
     row = {name: spreadsheet_text(value) if isinstance(value, str) else value for name, value in row.items()}
     interval = cell.ci.model_dump() if cell.ci else dict.fromkeys(Interval.model_fields, "")
     row |= {f"ci_{name}": value for name, value in interval.items()}
-    row |= {"status": cell.status, "flags": " ".join(cell.flags)}
+    row |= {"status": cell.status, "reason": spreadsheet_text(cell.reason), "flags": " ".join(cell.flags)}
+    row |= {"missing": spreadsheet_text("; ".join(cell.missing))}
     return row | {f"excluded_{reason}": cell.excluded.get(reason, 0) for reason in reasons}
 
 

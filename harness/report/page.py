@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from harness.difference_tables import difference_tables
 from harness.finished import FinishedRun, load_run
-from harness.plan_tables import difference_plan_table, plan_tables
+from harness.plan_tables import plan_tables
 from harness.record import Cell, Detail, Record
 from harness.report import charts, words
 from harness.report.examples import Example, Pictures, examples
@@ -24,7 +25,6 @@ from harness.tables import (
     NOT_MEASURED,
     DisparityTable,
     count_table,
-    difference_table,
     disparity_table,
     p_text,
     two_digits,
@@ -201,17 +201,15 @@ def _tables(record: Record, shown: Sequence[Shown]) -> Iterator[TableView]:
     if not record.rows:
         return
     anchors = {(item.cell.attribute, item.cell.concept, item.cell.group): item.anchor for item in shown}
-    yield _view(disparity_table(record, record.rows), "changes", anchors)
-    yield _view(count_table(record, record.rows), "counts", {})
+    for by in record.settings.by:
+        end, links = ("", anchors) if by == "demographic" else (f"-{by}", {})
+        yield _view(disparity_table(record, record.rows, by), f"changes{end}", links)
+        yield _view(count_table(record, record.rows, by), f"counts{end}", {})
     for number, table in enumerate(plan_tables(record, record.rows), 1):
         yield _view(table, f"asked-{number}", {})
     for by in record.settings.by:
-        if by != "demographic":
-            yield _view(disparity_table(record, record.rows, by), f"changes-{by}", {})
-        if any(entry.by == by for entry in record.disparities):
-            yield _view(difference_table(record, by), f"differences-{by}", {})
-        if (apart := difference_plan_table(record, by)) is not None:
-            yield _view(apart, f"differences-asked-{by}", {})
+        for name, table in difference_tables(record, by).items():
+            yield _view(table, f"{name}-{by}", {})
 
 
 def _recognisers(record: Record) -> Iterator[tuple[RecognitionView, list[TableView]]]:

@@ -50,7 +50,7 @@ RECOGNITION = (
 
 def summary(record: Record) -> list[str]:
     """What the run found, one sentence an entry."""
-    return [*_asked(record), *_changes(record), *_groups(record), *_caveats(record)]
+    return [*_asked(record), *_changes(record), *_groups(record), *_axes(record), *_caveats(record)]
 
 
 def _asked(record: Record) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _groups(record: Record) -> Iterator[str]:
         yield "The model under audit has itself filtered the pairs: nothing is said about groups."
         return
     text = f"In {len(rejected)} of {counted(len(defined), 'row')} the groups' mean changes are not all equal"
-    yield f"{text} (omnibus test, Holm over the rows)."
+    yield f"{text} (Games-Howell tests, Holm over the rows)."
     for entry in rejected:
         beyond = [
             pair
@@ -109,6 +109,30 @@ def _groups(record: Record) -> Iterator[str]:
             yield (
                 f"{entry.attribute}, {entry.concept}: {counted(len(beyond), 'difference')} between two "
                 f"groups with a simultaneous band that excludes 0{more}."
+            )
+
+
+def _axes(record: Record) -> Iterator[str]:
+    """Rows in which the levels of a coarser axis differ, and in which they do not differ alike."""
+    alpha = 1 - record.settings.level
+    for by in record.settings.by:
+        entries = [entry for entry in record.disparities if entry.by == by != "demographic"]
+        tested = [p for entry in entries if (p := entry.omnibus.p_adjusted) is not None]
+        crossed = [
+            (item.factor, p)
+            for e in entries
+            if (item := e.interaction) and (p := item.test.p_adjusted) is not None
+        ]
+        if tested and not filtered_itself(record):
+            yield (
+                f"By {by} with equal weights, the mean changes are not all equal in "
+                f"{sum(p <= alpha for p in tested)} of {counted(len(tested), 'row')}."
+            )
+        if crossed and not filtered_itself(record):
+            count = sum(p <= alpha for _, p in crossed)
+            yield (
+                f"In {count} of {counted(len(crossed), 'row')} the difference by {crossed[0][0]} is not the "
+                "same in all strata (interaction)."
             )
 
 

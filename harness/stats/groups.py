@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.stats.intervals import CellEstimates
 from harness.stats.numerics import Bools, Floats, Ints
+from harness.stats.people import SharedPeople
+
+_ARRAYS = ("delta", "se", "df", "n_pairs", "n_identities", "few_identities", "skewed", "skew")
 
 
 @dataclass(frozen=True)
 class GroupMeans:
     """Mean deltas of k groups (rows) for c concepts (columns); every array has shape (k, c).
+
+    Groups are independent unless ``people`` says who is in several of them.
 
     Attributes:
         delta: mean delta; NaN when there are no pairs.
@@ -23,6 +28,7 @@ class GroupMeans:
         n_identities: clusters among them.
         few_identities, skewed: the cells' flags.
         skew: skewness of the mean, for bounds and tests by `harness.stats.hall`; 0 where they stay plain t.
+        people: the people behind groups that share some; None where nobody is in two.
     """
 
     delta: Floats
@@ -33,9 +39,10 @@ class GroupMeans:
     few_identities: Bools
     skewed: Bools
     skew: Floats
+    people: SharedPeople | None = None
 
     @classmethod
-    def stack(cls, cells: Sequence[CellEstimates]) -> GroupMeans:
+    def stack(cls, cells: Sequence[CellEstimates], people: SharedPeople | None = None) -> GroupMeans:
         """Stack the estimates of several groups, whose cells list the same concepts.
 
         Cells of the bootstrap have no degrees of freedom, so their groups can't be compared: pass the
@@ -58,6 +65,7 @@ class GroupMeans:
             few_identities=np.stack([cell.few_identities for cell in cells]),
             skewed=np.stack([cell.skewed for cell in cells]),
             skew=np.stack([cell.skew for cell in cells]),
+            people=people,
         )
 
     @property
@@ -86,4 +94,6 @@ class GroupMeans:
     def take(self, rows: Ints, columns: Ints) -> GroupMeans:
         """Return some groups (rows) and concepts (columns)."""
         here = np.ix_(rows, columns)
-        return GroupMeans(*(getattr(self, field.name)[here] for field in fields(self)))
+        arrays = {name: getattr(self, name)[here] for name in _ARRAYS}
+        people = self.people.take(rows, columns) if self.people else None
+        return replace(self, **arrays, people=people)

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import interpolate, optimize, special
 
 from harness.stats.numerics import Floats
 from harness.stats.quadrature import chi_scales
@@ -24,19 +24,26 @@ from harness.stats.quadrature import chi_scales
 MIN_DF = 2.0
 """Below two degrees of freedom no quantile is given, as in R."""
 
-_Z = np.linspace(-9.0, 9.0, 181)
+# The largest of the normals; where a wide range matters, it lies around half of that range.
+_Z = np.linspace(-9.0, 14.0, 231)
 _LOG_CDF = special.log_ndtr(_Z)
 _LOG_WEIGHT = -0.5 * _Z**2 - 0.5 * np.log(2.0 * np.pi) + np.log(_Z[1] - _Z[0])
 _SCALE_POINTS = 160
 _NODES = 36
+_WIDEST = 18.0
+_KNOTS = 3601
+_CHUNK = 4096
+_EDGE = 1e-17
+_P_POINTS = 128
 
 
 def range_tail(w: Floats, k: int) -> Floats:
     """Return P(W > w) for the range of k standard normals, with small relative error in the tail."""
-    log_ratio = special.log_ndtr(_Z - w[:, None]) - _LOG_CDF
-    # log(1 - ratio); the ratio is 1 only at w = 0, where the tail is 1.
+    log_ratio = np.minimum(special.log_ndtr(_Z - w[:, None]) - _LOG_CDF, 0.0)
+    # log(1 - ratio), with all digits at both ends; the ratio is 1 only at w = 0, where the tail is 1.
     with np.errstate(divide="ignore"):
-        log_rest = np.log(-np.expm1(np.minimum(log_ratio, 0.0)))
+        near_one, near_zero = np.log(-np.expm1(log_ratio)), np.log1p(-np.exp(log_ratio))
+    log_rest = np.where(log_ratio > -np.log(2.0), near_one, near_zero)
     lost = -np.expm1((k - 1) * log_rest)
     weights: Floats = k * np.exp(_LOG_WEIGHT + (k - 1) * _LOG_CDF)
     return np.asarray(lost @ weights)
@@ -102,3 +109,57 @@ def quantile(level: float, k: int, df: ArrayLike) -> Floats:
         x = 4.0 / freedom[known] - 1.0
         out[known] = np.exp(chebyshev.chebval(x, _interpolant(level, k)))
     return out
+
+
+@lru_cache(maxsize=64)
+def _log_tail(k: int) -> interpolate.CubicSpline:
+    """Return log P(W > w) as a spline in w, which is off by less than 1e-9 up to the widest range."""
+    w = np.linspace(0.0, _WIDEST, _KNOTS)
+    return interpolate.CubicSpline(w, np.log(range_tail(w, k)))
+
+
+def p_values(q: ArrayLike, k: int, df: ArrayLike) -> Floats:
+    """Return P(Q > q) for many tests; NaN where q is NaN or df is below 2 or NaN.
+
+    Args:
+        q: studentised ranges, at least 0, any shape.
+        k: number of groups, at least 2.
+        df: degrees of freedom, shape of ``q``.
+
+    Raises:
+        ValueError: for k < 2.
+    """
+    if k < 2:
+        raise ValueError(f"the studentized range needs k >= 2, got {k}")
+    ranges, freedom = np.broadcast_arrays(np.asarray(q, dtype=np.float64), np.asarray(df, dtype=np.float64))
+    out = np.full(ranges.shape, np.nan)
+    known = (freedom >= MIN_DF * (1.0 - 1e-12)) & np.isfinite(ranges)
+    if k == 2:
+        out[known] = 2.0 * special.stdtr(freedom[known], -ranges[known] / np.sqrt(2.0))
+        return out
+    tails = [
+        _many(ranges[known][start : start + _CHUNK], k, freedom[known][start : start + _CHUNK])
+        for start in range(0, int(known.sum()), _CHUNK)
+    ]
+    out[known] = np.concatenate(tails) if tails else 0.0
+    return out
+
+
+def _many(q: Floats, k: int, df: Floats) -> Floats:
+    """Return P(Q > q), all defined, shape (n,).
+
+    The integrand is a density of log chi2 with its peak moved by the tail, which falls as exp(-q^2 s^2 / 4);
+    the nodes move along, so that a small probability keeps its digits.
+    """
+    half = df[:, None] / 2.0
+    edges = special.gammaincinv(half, _EDGE), special.gammainccinv(half, _EDGE)
+    shift = np.log1p(q[:, None] ** 2 / (4.0 * half))
+    low, high = (np.log(2.0 * edge) - shift for edge in edges)
+    x = low + (high - low) * np.linspace(0.0, 1.0, _P_POINTS)
+    log_density = half * (x - np.log(2.0)) - 0.5 * np.exp(x) - special.gammaln(half)
+    w = q[:, None] * np.exp(0.5 * (x - np.log(2.0 * half)))
+    # Beyond the widest range two groups alone decide: k (k - 1) / 2 pairs, each with two sides.
+    beyond = np.log(k * (k - 1.0)) + special.log_ndtr(-w / np.sqrt(2.0))
+    log_tail = np.where(w <= _WIDEST, _log_tail(k)(np.minimum(w, _WIDEST)), beyond)
+    step = (high - low)[:, 0] / (_P_POINTS - 1)
+    return np.asarray(np.minimum(1.0, np.exp(log_density + log_tail).sum(axis=1) * step))

@@ -105,7 +105,7 @@ def test_the_funnel_in_three_styles(dataset: Path, capsys: pytest.CaptureFixture
     for style in ("terminal", "markdown"):
         text = call(capsys, "table", dataset, "--funnel", "--format", style).out
         assert f"1 of 6 {'[' if style == 'terminal' else chr(92) + '['}{found.low:.2f}" in text
-        assert "HTZ" in text
+        assert "Games-Howell" in text
 
 
 def test_the_card_says_whom_the_filter_cost_more(dataset: Path) -> None:

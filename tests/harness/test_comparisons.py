@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -66,10 +67,14 @@ def test_pairwise_and_omnibus_equal_rs_welch(
         assert close(half, welch["half_width"])
         check_band(pair, welch["games_howell"])
     anova = theirs["welch_anova"]
-    if isinstance(anova, dict) and anova.get("F") is not None:
-        assert close(ours["omnibus"]["statistic"], anova["F"])
-        assert close(ours["omnibus"]["df2"], anova["df2"])
-        assert close(ours["omnibus"]["p"], anova["p"])
+    if isinstance(anova, dict) and anova.get("F") is not None and len(theirs["groups"]) > 2:
+        assert close(ours["diagnostic"]["statistic"], anova["F"])
+        assert close(ours["diagnostic"]["df2"], anova["df2"])
+        assert close(ours["diagnostic"]["p"], anova["p"])
+    assert not ours["omnibus"]["left_out"]
+    howell = [welch["games_howell"]["p"] for welch in theirs["pairwise_welch"] if "games_howell" in welch]
+    smallest = min((p for p in howell if p is not None), default=None)
+    assert ours["omnibus"]["p"] == (None if smallest is None else pytest.approx(smallest, abs=1e-6))
 
 
 def check_band(pair: dict[str, Any], howell: dict[str, Any]) -> None:
@@ -96,12 +101,11 @@ def test_clustered_differences_by_hand(tmp_path: Path, capsys: pytest.CaptureFix
     assert pair["p"] == pytest.approx(welch.pvalue, rel=1e-9)
     assert pair["df"] == pytest.approx(welch.df, rel=1e-9)
     assert pair["difference"] == pytest.approx(np.mean(a) - np.mean(b))
-    # With two groups HTZ is clubSandwich's Satterthwaite t test squared: the same statistic, with degrees of
-    # freedom from the working model (equal variances of all pairs) instead of the estimated variances.
-    df = 1 / ((4 / 9) ** 2 / 4 + (5 / 9) ** 2 / 3)
-    assert entry["omnibus"]["statistic"] == pytest.approx(welch.statistic**2, rel=1e-9)
-    assert entry["omnibus"]["df2"] == pytest.approx(df, rel=1e-9)
-    assert entry["omnibus"]["p"] == pytest.approx(2 * stats.t.sf(abs(welch.statistic), df), rel=1e-9)
+    # Two groups have one p: the row's is that of the difference, and no second test stands beside it.
+    assert entry["omnibus"]["p"] == pair["p"]
+    assert entry["omnibus"]["statistic"] == pytest.approx(math.sqrt(2) * abs(welch.statistic), rel=1e-9)
+    assert (entry["omnibus"]["df1"], entry["omnibus"]["df2"]) == (2, pair["df"])
+    assert entry["diagnostic"] is None
 
 
 def test_families_are_recorded_and_adjusted_by_hand(
@@ -119,14 +123,24 @@ def test_families_are_recorded_and_adjusted_by_hand(
     raw = sorted((entry["omnibus"]["p"], name) for name, entry in entries.items())
     assert entries[raw[0][1]]["omnibus"]["p_adjusted"] == pytest.approx(min(1, 2 * raw[0][0]))
     assert entries[raw[1][1]]["omnibus"]["p_adjusted"] == pytest.approx(max(min(1, 2 * raw[0][0]), raw[1][0]))
-    # Pairwise tests only inside the rejected row, Holm over its three.
+    # Pairwise tests only inside the rejected row, by the studentized range of its three groups.
     smile, scarf = entries["smile"], entries["scarf"]
     assert smile["omnibus"]["p_adjusted"] < 0.001 < scarf["omnibus"]["p_adjusted"]
     assert {pair["p_adjusted"] for pair in scarf["pairwise"]} == {None}
-    p = sorted(pair["p"] for pair in smile["pairwise"])
-    expected = np.minimum(1, np.maximum.accumulate([3 * p[0], 2 * p[1], p[2]]))
-    assert sorted(pair["p_adjusted"] for pair in smile["pairwise"]) == pytest.approx(expected)
-    assert families[smile["pairwise"][0]["family"]]["m"] == 3
+    for pair in smile["pairwise"]:
+        q = math.sqrt(2) * abs(pair["difference"] / pair["se"])
+        expected = stats.studentized_range.sf(q, 3, pair["df"])
+        assert pair["p_adjusted"] == pytest.approx(expected, rel=1e-6, abs=1e-12)
+        assert (pair["p_adjusted"] <= 0.001) == (not pair["band"]["low"] <= 0 <= pair["band"]["high"])
+    assert smile["omnibus"]["p"] == min(pair["p_adjusted"] for pair in smile["pairwise"])
+    assert families[smile["pairwise"][0]["family"]] == {
+        "id": smile["pairwise"][0]["family"],
+        "m": 3,
+        "method": "games-howell",
+    }
+    # HTZ stands beside the decision and takes no part in it.
+    assert smile["diagnostic"]["method"] == "htz"
+    assert smile["diagnostic"]["p_adjusted"] is None
     cells = [cell["p"] for cell in record["cells"]]
     holm = np.minimum(1, np.maximum.accumulate(np.sort(cells) * np.arange(6, 0, -1)))
     assert sorted(cell["p_adjusted"] for cell in record["cells"]) == pytest.approx(holm)
@@ -144,11 +158,11 @@ def test_the_difference_table_claims_only_what_the_tests_allow(
     other.mkdir()
     run(other, capsys, simulated({"WM": 0.1, "BF": 0.1}))
     text = call(capsys, "table", other / "run", "--differences", "--format", "markdown").out
-    assert "no claim: the omnibus test is not rejected at 0.001" in text
+    assert "no claim: the row's test is not rejected at 0.001" in text
     assert "do not say that there is no difference" in text
-    csv = call(capsys, "table", other / "run", "--differences", "--format", "csv").out.splitlines()
-    assert len(csv) == 2
-    assert csv[0].startswith("target,by,attribute,concept,a,b,difference,se,df")
+    lines = call(capsys, "table", other / "run", "--differences", "--format", "csv").out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("target,by,attribute,concept,a,b,difference,se,df")
 
 
 def test_by_sex_weights_groups_equally_whatever_their_size(
@@ -177,7 +191,10 @@ def test_by_sex_weights_groups_equally_whatever_their_size(
     (sex,) = entries["sex"]["pairwise"]
     assert abs(sex["difference"]) < 0.02
     assert entries["ethnicity"]["omnibus"]["p"] < 1e-6
-    assert entries["sex"]["interaction"]["df1"] == 1
+    assert entries["ethnicity"]["omnibus"]["p"] == entries["ethnicity"]["pairwise"][0]["p"]
+    crossed = [entries[by]["interaction"]["test"]["p"] for by in ("sex", "ethnicity")]
+    assert crossed[0] == pytest.approx(crossed[1], rel=1e-9)
+    assert crossed[0] > 0.001
     text = call(capsys, "table", tmp_path / "run", "--by", "sex", "--format", "markdown").out
     assert "by sex with equal weights" in text
     assert "male" in text
@@ -338,3 +355,117 @@ def test_tiny_and_odd_inputs_have_a_status(
         assert (cell["ci"] is None) == (cell["status"] != "ok")
     text = (tmp_path / "run" / "record.json").read_text(encoding="utf-8")
     assert "NaN" not in text
+
+
+def crossed_effects() -> list[Any]:
+    """AF and WM rise by .3, AM and WF do not: equal sexes, equal ethnicities, and a strong interaction."""
+    rng = np.random.default_rng(7)
+    rows = []
+    for group, effect in {"AF": 0.3, "WM": 0.3, "AM": 0.0, "WF": 0.0}.items():
+        for identity in range(20):
+            delta = effect + rng.normal(0, 0.03)
+            labels = {"identity": f"{group}{identity}", "demographic": group}
+            rows.append(row(f"{group}{identity}", 0.4, 0.4 + delta, **labels))
+    return rows
+
+
+def test_an_interaction_is_found_where_no_axis_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = crossed_effects()
+    record = run(tmp_path, capsys, rows, "--by", "sex")
+    entry = next(entry for entry in record["disparities"] if entry["by"] == "sex")
+    (sex,) = entry["pairwise"]
+    assert entry["omnibus"]["p"] == sex["p"] > 0.05
+    deltas = {g: [r[7] - r[6] for r in rows if r[3] == g] for g in ("AF", "AM", "WF", "WM")}
+    mean = {g: np.mean(values) for g, values in deltas.items()}
+    variance = {g: np.var(values, ddof=1) / 20 for g, values in deltas.items()}
+    estimate = abs((mean["AF"] - mean["AM"]) - (mean["WF"] - mean["WM"]))
+    total = sum(variance.values())
+    df = total**2 / sum(v**2 / 19 for v in variance.values())
+    crossed = entry["interaction"]
+    (between,) = crossed["between"]
+    assert abs(between["difference"]) == pytest.approx(estimate, rel=1e-9)
+    assert (between["se"], between["df"]) == (
+        pytest.approx(math.sqrt(total), rel=1e-9),
+        pytest.approx(df, rel=1e-9),
+    )
+    p = 2 * stats.t.sf(estimate / math.sqrt(total), df)
+    assert crossed["test"]["p"] == pytest.approx(p, rel=1e-6)
+    assert p < 1e-50
+    inside = {one["where"]: abs(one["difference"]) for one in crossed["within"]}
+    assert inside == {
+        "East Asian": pytest.approx(abs(mean["AF"] - mean["AM"])),
+        "White": pytest.approx(abs(mean["WF"] - mean["WM"])),
+    }
+    target = record["targets"][0]["spec"]
+    assert {"id": f"interaction:{target}:sex", "m": 1, "method": "holm"} in record["families"]
+    shown = f"{p:.1e}"
+    for arguments in (("--differences", "--by", "sex"), ("--format", "model-card")):
+        assert shown in call(capsys, "table", tmp_path / "run", *arguments).out
+    assert call(capsys, "report", tmp_path / "run").status == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert shown in page
+    assert "In 1 of 1 row the difference by sex is not the same in all strata" in page
+
+
+def gappy() -> list[Any]:
+    """Women of three ethnicities, men of two, one of them a single identity; AF loses a pair."""
+    sizes = {"AF": 3, "BF": 12, "WF": 12, "AM": 1, "WM": 12}
+    rows = [
+        row(
+            f"{g}{i}",
+            0.4,
+            0.4 + 0.01 * (i + len(g + str(i)) % 3) + 0.1 * k,
+            identity=f"{g}{i}",
+            demographic=g,
+        )
+        for k, (g, n) in enumerate(sizes.items())
+        for i in range(n)
+    ]
+    return [*rows, row("lost", 0.4, "nan", identity="AF0", demographic="AF")]
+
+
+def test_a_level_counts_all_its_pairs_and_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = run(tmp_path, capsys, gappy(), "--by", "sex")
+    cells = {(cell["by"], cell["group"]): cell for cell in record["cells"]}
+    mean = {g: cells["demographic", g]["delta"] for g in ("AF", "BF", "WF", "AM", "WM")}
+    women, men = cells["sex", "female"], cells["sex", "male"]
+    assert (women["n_pairs"], women["n_identities"], women["missing"]) == (27, 27, [])
+    assert women["delta"] == pytest.approx(np.mean([mean["AF"], mean["BF"], mean["WF"]]))
+    assert women["ci"] is not None
+    assert women["excluded"] == {"missing_transformed": 1}
+    # AM has one identity: it counts, and takes the interval away.
+    assert (men["n_pairs"], men["status"], men["ci"]) == (13, "undefined", None)
+    assert men["delta"] == pytest.approx((mean["AM"] + mean["WM"]) / 2)
+    assert men["reason"].startswith("AM: ")
+    assert (men["missing"], "BM" in record["groups"]) == ([], False)
+    (sex,) = next(entry for entry in record["disparities"] if entry["by"] == "sex")["pairwise"]
+    assert sorted(sex["strata"]) == ["East Asian", "White"]
+    assert (sex["status"], sex["p"]) == ("undefined", None)
+    wanted = (mean["AF"] + mean["WF"]) / 2 - (mean["AM"] + mean["WM"]) / 2
+    assert abs(sex["difference"]) == pytest.approx(abs(wanted))
+    counts = call(capsys, "table", tmp_path / "run", "--by", "sex", "--counts", "--format", "markdown").out
+    assert "27 / 27 (1 out)" in counts
+    assert "13 / 13" in counts
+
+
+def test_sex_over_real_pairs_counts_all_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Few pairs with gaps between groups: a level has the pairs of all its groups."""
+    with (shared("faces") / "pairs.csv").open(encoding="utf-8") as stream:
+        listed = list(csv.DictReader(stream))
+    rows = [
+        row(r["pair_id"], 0.5, 0.5 + 0.01 * (i % 7), identity=r["identity"], demographic=r["demographic"],
+            attribute=r["attribute"])
+        for i, r in enumerate(listed)
+    ]  # fmt: skip
+    record = run(tmp_path, capsys, rows, "--by", "sex")
+    for sex, letter in (("male", "M"), ("female", "F")):
+        for cell in (c for c in record["cells"] if c["by"] == "sex" and c["group"] == sex):
+            own = [r for r in listed if r["attribute"] == cell["attribute"] and r["demographic"][1] == letter]
+            assert cell["n_pairs"] == len(own)
+            assert (cell["delta"] is None) == (not own)
+            there = {r["demographic"] for r in own}
+            assert set(cell["missing"]) == {g for g in record["groups"] if g[1] == letter} - there

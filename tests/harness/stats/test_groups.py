@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
-from harness.stats.aggregate import aggregate, interaction, level_omnibus
+from harness.stats.aggregate import aggregate, compare_levels, interaction_test, interactions, level_htz
 from harness.stats.cells import blocks, checked
 from harness.stats.contrasts import pairwise, satterthwaite
 from harness.stats.equivalence import tost
 from harness.stats.families import adjust
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import cell_estimates
-from harness.stats.omnibus import equal_means, htz, htz_contrasts, interaction_contrasts, welch_anova
+from harness.stats.omnibus import equal_means, games_howell, htz, htz_contrasts, welch_anova
 from harness.stats.sandwich import variance_of_mean
 from tests.harness.stats import oracle
 
@@ -83,6 +83,11 @@ def test_games_howell_bands_match_r(dataset):
         if not band or band["crit"] is None:
             assert np.isnan(found.band_low[row, 0])
             continue
+        if not groups.usable[[found.a[row], found.b[row]], 0].all():
+            # R compares a group without variance; here it leaves the simultaneous comparison.
+            assert found.reason[row, 0] == "one_zero_variance"
+            continue
+        assert found.p_simultaneous[row, 0] == pytest.approx(band["p"], abs=1e-6)
         # See test_studentized: R's quantile is off by up to 7.5e-5 at few degrees of freedom.
         rel = 1e-7 if ref["df"] > 8 else 1e-4
         half = band["hi"] - ref["diff_b_minus_a"]
@@ -242,6 +247,23 @@ def test_a_zero_variance_group_leaves_the_omnibus_and_is_named():
     assert test.left_out[:, 0].tolist() == [False, False, True]
     assert test.statistic[0] == alone.statistic[0]
     assert test.few_identities[0]
+    both, two = (estimate(groups) for groups in ([*raw, still], raw))
+    decided, alone = (games_howell(groups, pairwise(groups)) for groups in (both, two))
+    assert decided.left_out[:, 0].tolist() == [False, False, True]
+    assert decided.p[0] == alone.p[0]
+
+
+def test_games_howell_is_the_tail_of_the_studentized_range():
+    raw = simulated(SIZES[4], shift=0.3, seed=5, concepts=2)
+    groups = estimate(raw)
+    found = pairwise(groups, level=0.95)
+    t = np.abs(found.difference / found.se)
+    want = stats.studentized_range.sf(np.sqrt(2) * t, 4, found.df)
+    np.testing.assert_allclose(found.p_simultaneous, want, rtol=1e-6)
+    test = games_howell(groups, found)
+    np.testing.assert_allclose(test.p, want.min(axis=0), rtol=1e-6)
+    outside = (found.band_low > 0) | (found.band_high < 0)
+    np.testing.assert_array_equal(outside, found.p_simultaneous <= 0.05)
 
 
 def test_omnibus_without_answer():
@@ -261,7 +283,8 @@ def test_contrast_with_one_zero_variance_group_takes_the_others_df():
     moving = simulated([[1] * 8])[0]
     found = pairwise(estimate([still, moving]))
     assert found.df[0, 0] == pytest.approx(7.0)
-    assert found.status[0, 0] == "ok"
+    assert (found.status[0, 0], found.reason[0, 0]) == ("ok", "one_zero_variance")
+    assert np.isnan(found.band_low[0, 0])
 
 
 def test_undefined_contrasts_have_reasons():
@@ -273,12 +296,18 @@ def test_undefined_contrasts_have_reasons():
         "group_undefined",
         "group_undefined",
         "both_zero_variance",
-        "df_below_2",
-        "df_below_2",
+        "one_zero_variance",
+        "one_zero_variance",
     ]
     assert found.status[-1, 0] == "ok"
     assert np.isnan(found.band_low[-1, 0])
-    assert found.n_groups[0] == 3
+    assert found.n_groups[0] == 0
+    # One person with nearly all pairs of the wider group: fewer than two degrees of freedom, so no band.
+    lopsided = (np.arange(22.0)[:, None] % 3, np.array([0] * 20 + [1, 2]))
+    narrow = (np.arange(9.0)[:, None] * 1e-3, np.arange(9))
+    found = pairwise(estimate([lopsided, narrow]))
+    assert (found.status[0, 0], found.reason[0, 0]) == ("ok", "df_below_2")
+    assert np.isnan([found.band_low[0, 0], found.p_simultaneous[0, 0]]).all()
 
 
 def test_satterthwaite_ignores_zero_parts():
@@ -297,90 +326,118 @@ def six_groups(seed=3):
 def test_levels_are_equally_weighted_means():
     groups = estimate(six_groups())
     found = aggregate(groups, SEX, ETHNICITY)
-    assert found.levels.tolist() == [0, 1]
-    for row, level in enumerate(found.levels):
-        fine = level == SEX
+    for row in range(2):
+        fine = row == SEX
         variance = groups.se[fine] ** 2 / 9
         assert found.means.delta[row, 0] == pytest.approx(groups.delta[fine].mean(), rel=1e-12)
         assert found.means.se[row, 0] == pytest.approx(np.sqrt(variance.sum()), rel=1e-12)
         want = variance.sum() ** 2 / (variance**2 / groups.df[fine]).sum()
         assert found.means.df[row, 0] == pytest.approx(want, rel=1e-12)
-    difference = pairwise(found.means)
+    difference, strata = compare_levels(groups, SEX, ETHNICITY, level=0.999)
+    assert strata.all()
     variance = groups.se**2 / 9
     want = variance.sum() ** 2 / (variance**2 / groups.df).sum()
     assert difference.df[0, 0] == pytest.approx(want, rel=1e-12)
 
 
-def test_a_missing_group_takes_its_stratum_along():
+NOBODY = (np.empty((0, 1)), np.empty(0, dtype=int))
+
+
+def test_a_level_averages_the_groups_it_has_and_is_compared_where_both_are():
     raw = six_groups()
-    raw[3] = (np.full((1, 1), 0.5), np.zeros(1, dtype=int))
+    raw[3] = NOBODY
     groups = estimate(raw)
     found = aggregate(groups, SEX, ETHNICITY)
-    assert found.used[:, 0].tolist() == [True, True, False, False, True, True]
-    assert found.left_out[:, 0].tolist() == [False, False, True, False, False, False]
-    whole = estimate([raw[i] for i in (0, 1, 4, 5)])
-    kept = np.array([0, 1, 4, 5])
-    same = aggregate(whole, SEX[kept], ETHNICITY[kept])
-    np.testing.assert_array_equal(found.means.delta, same.means.delta)
-    test, alone = (interaction(estimate(raw), SEX, ETHNICITY), interaction(whole, SEX[kept], ETHNICITY[kept]))
-    assert test.statistic[0] == alone.statistic[0]
-    assert test.df1[0] == 1
-
-
-def test_a_missing_group_takes_its_level_along_where_that_keeps_more():
-    raw = six_groups()
-    raw[3] = (np.full((1, 1), 0.5), np.zeros(1, dtype=int))
-    found = aggregate(estimate(raw), ETHNICITY, SEX)
-    assert found.used[:, 0].tolist() == [True, True, False, False, True, True]
-    assert np.isnan(found.means.delta[1, 0])
-    assert np.isfinite(found.means.delta[[0, 2], 0]).all()
-    only_men = [
-        pairs if sex == 0 else (np.empty((0, 1)), np.empty(0, dtype=int))
-        for pairs, sex in zip(raw, SEX, strict=True)
+    assert found.means.delta[0, 0] == pytest.approx(groups.delta[[0, 2, 4], 0].mean(), rel=1e-12)
+    assert found.means.delta[1, 0] == pytest.approx(groups.delta[[1, 5], 0].mean(), rel=1e-12)
+    assert found.means.n_pairs[:, 0].tolist() == [
+        sum(len(raw[i][0]) for i in own) for own in ((0, 2, 4), (1, 5))
     ]
-    found = aggregate(estimate(only_men), ETHNICITY, SEX)
-    assert found.used[:, 0].tolist() == [True, False] * 3
+    difference, strata = compare_levels(groups, SEX, ETHNICITY, level=0.999)
+    assert strata[0, :, 0].tolist() == [True, False, True]
+    kept = np.array([0, 1, 4, 5])
+    whole = estimate([raw[i] for i in kept])
+    same, _ = compare_levels(whole, SEX[kept], np.array([0, 0, 1, 1]), level=0.999)
+    for name in ("difference", "se", "df", "p_simultaneous"):
+        assert getattr(difference, name)[0, 0] == getattr(same, name)[0, 0]
+    # Three ethnicities of which one has women only: its differences rest on women alone, so that no
+    # studentized range fits and the p values are Bonferroni's.
+    difference, strata = compare_levels(groups, ETHNICITY, SEX, level=0.95)
+    assert strata[:, :, 0].tolist() == [[True, False], [True, True], [True, False]]
+    np.testing.assert_allclose(difference.p_simultaneous, np.minimum(1, 3 * difference.p), rtol=1e-12)
+
+
+def test_a_group_of_one_identity_counts_and_takes_the_interval_away():
+    raw = six_groups()
+    raw[3] = (np.full((2, 1), 0.5), np.zeros(2, dtype=int))
+    groups = estimate(raw)
+    means = aggregate(groups, SEX, ETHNICITY).means
+    assert means.delta[1, 0] == pytest.approx(groups.delta[[1, 3, 5], 0].mean(), rel=1e-12)
+    assert np.isnan(means.se[1, 0])
+    assert np.isfinite(means.se[0, 0])
+    difference, _ = compare_levels(groups, SEX, ETHNICITY, level=0.999)
+    assert difference.difference[0, 0] == pytest.approx(means.delta[1, 0] - means.delta[0, 0], rel=1e-12)
+    assert (difference.status[0, 0], difference.reason[0, 0]) == ("undefined", "group_undefined")
 
 
 def test_concepts_have_their_own_support():
     raw = [(np.repeat(deltas, 2, axis=1), clusters) for deltas, clusters in six_groups()]
     raw[3][0][:, 1] = np.nan
-    found = aggregate(estimate(raw), SEX, ETHNICITY)
-    assert found.used[:, 0].all()
-    assert found.used[:, 1].tolist() == [True, True, False, False, True, True]
+    _, strata = compare_levels(estimate(raw), SEX, ETHNICITY, level=0.999)
+    assert strata[0].T.tolist() == [[True, True, True], [True, False, True]]
 
 
 def test_a_level_that_is_absent_everywhere_does_not_empty_the_others():
-    raw = [
-        pairs if level == 0 else (np.empty((0, 1)), np.empty(0, dtype=int))
-        for pairs, level in zip(six_groups(), SEX, strict=True)
-    ]
-    found = aggregate(estimate(raw), SEX, ETHNICITY)
+    raw = [pairs if level == 0 else NOBODY for pairs, level in zip(six_groups(), SEX, strict=True)]
+    groups = estimate(raw)
+    found = aggregate(groups, SEX, ETHNICITY)
     assert np.isfinite(found.means.se[0, 0])
-    assert np.isnan(found.means.se[1, 0])
-    assert interaction(estimate(raw), SEX, ETHNICITY).reason[0] == "fewer_than_two_groups"
+    assert np.isnan(found.means.delta[1, 0])
+    test = interaction_test(groups, interactions(groups, SEX, ETHNICITY, level=0.999))
+    assert (test.reason[0], np.isnan(test.p[0])) == ("fewer_than_two_strata", True)
 
 
 def test_zero_variance_levels_stay_zero_variance():
     still = [(np.full((4, 1), 0.25 * i), np.arange(4)) for i in range(4)]
-    found = aggregate(estimate(still), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    sex, ethnicity = np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
+    found = aggregate(estimate(still), sex, ethnicity)
     assert found.means.se[:, 0].tolist() == [0.0, 0.0]
-    assert pairwise(found.means).status[0, 0] == "zero_variance"
+    difference, _ = compare_levels(estimate(still), sex, ethnicity, level=0.999)
+    assert difference.status[0, 0] == "zero_variance"
 
 
-def test_level_tests_match_the_definition():
+def test_levels_have_htz_as_a_diagnostic():
     raw = six_groups(seed=8)
-    groups = estimate(raw)
-    by_ethnicity = level_omnibus(groups, ETHNICITY, SEX)
+    by_ethnicity = level_htz(estimate(raw), ETHNICITY)
     contrasts = np.array([[-0.5, -0.5, 0.5, 0.5, 0, 0], [-0.5, -0.5, 0, 0, 0.5, 0.5]])
     statistic, _, df2 = brute_force_htz(raw, contrasts)
     assert by_ethnicity.statistic[0] == pytest.approx(statistic, rel=1e-9)
     assert by_ethnicity.df2[0] == pytest.approx(df2, rel=1e-9)
-    test = interaction(groups, SEX, ETHNICITY)
-    statistic, q, df2 = brute_force_htz(raw, interaction_contrasts(SEX, ETHNICITY))
-    assert (test.df1[0], q) == (2, 2)
-    assert test.statistic[0] == pytest.approx(statistic, rel=1e-9)
-    assert test.df2[0] == pytest.approx(df2, rel=1e-9)
+
+
+def test_an_interaction_compares_differences_between_strata():
+    """Three strata: Games-Howell on three differences of two independent means each, by hand."""
+    groups = estimate(six_groups(seed=8))
+    found = interactions(groups, SEX, ETHNICITY, level=0.95)
+    variance = groups.se[:, 0] ** 2
+    d, v = groups.delta[1::2, 0] - groups.delta[::2, 0], variance[::2] + variance[1::2]
+    parts = variance**2 / groups.df[:, 0]
+    want = []
+    for s, t in ((0, 1), (0, 2), (1, 2)):
+        total = v[s] + v[t]
+        df = total**2 / sum(parts[2 * i] + parts[2 * i + 1] for i in (s, t))
+        want.append(stats.studentized_range.sf(np.sqrt(2) * abs(d[t] - d[s]) / np.sqrt(total), 3, df))
+    np.testing.assert_allclose(found[0].between.p_simultaneous[:, 0], want, rtol=1e-6)
+    np.testing.assert_allclose(found[0].within.difference[:, 0], d, rtol=1e-12)
+    assert interaction_test(groups, found).p[0] == pytest.approx(min(want), rel=1e-6)
+    # Turned round, three pairs of levels share the error of one test.
+    turned = interactions(groups, ETHNICITY, SEX, level=0.95)
+    assert len(turned) == 3
+    single = [item.between.p[0, 0] for item in turned]
+    assert interaction_test(groups, turned).p[0] == pytest.approx(min(1, 3 * min(single)), rel=1e-9)
+    for item in turned:
+        band = item.between.band_low[0, 0] > 0 or item.between.band_high[0, 0] < 0
+        assert band == (item.between.p_simultaneous[0, 0] <= 0.05)
 
 
 def test_a_pooled_mix_is_not_a_sex_difference():
@@ -388,8 +445,8 @@ def test_a_pooled_mix_is_not_a_sex_difference():
     rng = np.random.default_rng(0)
     sizes, shift = [40, 10, 10, 40], [0.0, 0.0, 1.0, 1.0]
     raw = [(rng.normal(s, 0.01, size=(n, 1)), np.arange(n)) for n, s in zip(sizes, shift, strict=True)]
-    found = aggregate(estimate(raw), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
-    assert abs(found.means.delta[1, 0] - found.means.delta[0, 0]) < 0.02
+    found, _ = compare_levels(estimate(raw), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]), level=0.999)
+    assert abs(found.difference[0, 0]) < 0.02
 
 
 def test_wrong_calls():
@@ -400,8 +457,6 @@ def test_wrong_calls():
         pairwise(groups, level=0.0)
     with pytest.raises(ValueError, match=r"contrasts must have shape \(q, 2\), got \(1, 3\)"):
         htz_contrasts(groups, np.ones((1, 3)))
-    with pytest.raises(ValueError, match="every one of 2 x 2 combinations"):
-        interaction_contrasts(np.array([0, 1, 1]), np.array([0, 0, 1]))
     with pytest.raises(ValueError, match=r"must have shape \(2,\)"):
         aggregate(groups, SEX, ETHNICITY)
     with pytest.raises(ValueError, match="one group in each stratum"):

@@ -1,0 +1,184 @@
+"""Tables of differences between groups: tests, bands that exclude 0, and the interactions of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.plan_tables import difference_plan_table
+from harness.record import Contrast, Difference, Disparity, Omnibus, Record
+from harness.tables import (
+    FLAG_NOTES,
+    NOT_MEASURED,
+    STATUS_MARKS,
+    DisparityTable,
+    csv_text,
+    flag_marks,
+    interval_text,
+    p_text,
+    spreadsheet_text,
+    two_digits,
+)
+
+
+def difference_tables(record: Record, by: str = "demographic") -> dict[str, DisparityTable]:
+    """Name -> table of one axis: its differences, of a coarser axis the interaction, and what was asked for.
+
+    Empty without a planned row.
+    """
+    if not any(entry.by == by for entry in record.disparities):
+        return {}
+    tables = {
+        "differences": difference_table(record, by),
+        "interaction": interaction_table(record, by),
+        "differences-asked": difference_plan_table(record, by),
+    }
+    return {name: table for name, table in tables.items() if table is not None}
+
+
+def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
+    """One omnibus test a planned row, and the differences whose simultaneous band excludes zero."""
+    level = record.settings.level
+    entries = [entry for entry in record.disparities if entry.by == by]
+    rows = tuple(
+        (entry.attribute, entry.concept, (*_omnibus_texts(entry.omnibus), _band_text(entry, level)))
+        for entry in entries
+    )
+    title = f"Do the groups' mean changes differ? Games-Howell tests by {by}, Holm over {len(entries)} rows"
+    heads = (
+        "smallest p of a pair",
+        "p adjusted",
+        "range q(groups, df)",
+        f"differences with a {100 * level:g} % simultaneous band beyond 0",
+    )
+    return DisparityTable(title, heads, rows, tuple(_difference_notes(entries)), justify="left")
+
+
+def interaction_table(record: Record, by: str) -> DisparityTable | None:
+    """How levels of an axis differ inside each stratum, and whether they do so alike; None where no axis
+    has two strata."""
+    found = [(entry, entry.interaction) for entry in record.disparities if entry.by == by]
+    crossed = [(entry, item) for entry, item in found if item is not None]
+    if not crossed:
+        return None
+    strata = tuple(dict.fromkeys(one.where for _, item in crossed for one in item.within))
+    rows = []
+    for entry, item in crossed:
+        for a, b in dict.fromkeys((one.a, one.b) for one in item.within):
+            own = {one.where: one for one in item.within if (one.a, one.b) == (a, b)}
+            texts = [_difference_text(own[name]) if name in own else NOT_MEASURED for name in strata]
+            tests = p_text(item.test.p), f"{p_text(item.test.p_adjusted)}{flag_marks(item.test.flags)}"
+            rows.append((entry.attribute, entry.concept, (f"{b} minus {a}", *texts, *tests)))
+    level = f"{100 * record.settings.level:g} %"
+    title = (
+        f"Does {crossed[0][1].factor} make the same difference everywhere? Differences of mean changes, "
+        f"single {level} intervals; Games-Howell tests of the interaction, Holm over {len(crossed)} rows"
+    )
+    heads = ("difference", *strata, "p", "p adjusted")
+    flags = {flag for _, item in crossed for flag in item.test.flags}
+    flags |= {flag for _, item in crossed for one in item.within for flag in one.flags}
+    reasons = {
+        f"no test, {entry.attribute}, {entry.concept}: {item.test.reason}"
+        for entry, item in crossed
+        if item.test.p is None
+    }
+    notes = [*(note for flag, note in FLAG_NOTES.items() if flag in flags), *sorted(reasons)]
+    return DisparityTable(title, heads, tuple(rows), tuple(notes), justify="left")
+
+
+def _difference_text(one: Contrast) -> str:
+    if one.difference is None:
+        return NOT_MEASURED
+    marks = flag_marks(one.flags)
+    if one.ci is None:
+        return f"{two_digits(one.difference)}{STATUS_MARKS[one.status]}{marks}"
+    return f"{interval_text(one.difference, one.ci)}{marks}"
+
+
+def _omnibus_texts(test: Omnibus) -> tuple[str, str, str]:
+    out = f" (without {', '.join(test.left_out)})" if test.left_out else ""
+    if test.statistic is None or test.df1 is None or test.df2 is None:
+        return (f"undefined: {test.reason}{out}", NOT_MEASURED, NOT_MEASURED)
+    text = f"q({test.df1:.0f}, {two_digits(test.df2)}) = {two_digits(test.statistic)}{out}"
+    return p_text(test.p), f"{p_text(test.p_adjusted)}{flag_marks(test.flags)}", text
+
+
+def _band_text(entry: Disparity, level: float) -> str:
+    """Differences that the band separates from zero, in a row whose omnibus test is rejected."""
+    if entry.omnibus.p_adjusted is None:
+        return NOT_MEASURED
+    if entry.omnibus.p_adjusted > 1 - level:
+        return f"no claim: the row's test is not rejected at {1 - level:.2g}"
+    parts = []
+    for pair in entry.pairwise:
+        if pair.band is None or pair.difference is None or pair.band.low <= 0 <= pair.band.high:
+            continue
+        marks = flag_marks(pair.flags)
+        interval = f"[{two_digits(pair.band.low)}, {two_digits(pair.band.high)}]"
+        parts.append(f"{pair.b} minus {pair.a}: {two_digits(pair.difference)} {interval}{marks}")
+    return "; ".join(parts) or "none"
+
+
+def _difference_notes(entries: Sequence[Disparity]) -> list[str]:
+    notes = ['"none" and "no claim" do not say that there is no difference; that takes an equivalence test']
+    flags = {flag for entry in entries for pair in entry.pairwise for flag in pair.flags}
+    flags |= {flag for entry in entries for flag in entry.omnibus.flags}
+    notes += [note for flag, note in FLAG_NOTES.items() if flag in flags]
+    if any("skewed" in entry.omnibus.flags for entry in entries):
+        notes.append("‡ beside p: with skewed scores, unequal sizes and unequal spreads the test errs often")
+    return [*notes, *_strata_notes(entries)]
+
+
+def _strata_notes(entries: Sequence[Disparity]) -> list[str]:
+    """Which strata a difference of levels rests on, where it is not all of them."""
+    every = {name for entry in entries for pair in entry.pairwise for name in pair.strata}
+    by_text: dict[str, list[str]] = {}
+    for entry in entries:
+        for pair in entry.pairwise:
+            if every and set(pair.strata) != every:
+                over = f"over {', '.join(pair.strata)} alone" if pair.strata else "not compared"
+                row = f"{entry.attribute}, {entry.concept}"
+                by_text.setdefault(f"{pair.b} minus {pair.a}, {over}", []).append(row)
+    return [f"{text} (both have pairs nowhere else): {'; '.join(rows)}" for text, rows in by_text.items()]
+
+
+def differences_to_csv(record: Record) -> str:
+    """Every pairwise difference in full, one row each; only the header where nothing is compared."""
+    rows = [
+        _csv_row(entry, pair, {"omnibus_p_adjusted": entry.omnibus.p_adjusted} | _own_columns(pair))
+        for entry in record.disparities
+        for pair in entry.pairwise
+    ]
+    return csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
+
+
+def interactions_to_csv(record: Record) -> str:
+    """Every difference inside a stratum and between two strata in full, one row each."""
+    rows = [
+        _csv_row(entry, one, {"kind": kind, "test_p": item.test.p, "test_p_adjusted": item.test.p_adjusted})
+        for entry in record.disparities
+        if (item := entry.interaction) is not None
+        for kind, differences in (("within", item.within), ("between", item.between))
+        for one in differences
+    ]
+    return csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
+
+
+def _own_columns(pair: Difference) -> dict[str, object]:
+    """What only a difference between groups has."""
+    own = pair.model_dump(exclude={*Contrast.model_fields, "reasons", "strata", "identities_for_half_width"})
+    counts = zip("ab", pair.identities_for_half_width or ("", ""), strict=True)
+    return {
+        **own,
+        **{f"identities_for_half_width_{side}": count for side, count in counts},
+        "strata": "; ".join(pair.strata),
+    }
+
+
+def _csv_row(entry: Disparity, pair: Contrast, more: Mapping[str, object]) -> dict[str, object]:
+    labels = {name: getattr(entry, name) for name in ("target", "by", "attribute", "concept")}
+    row = {**labels, **pair.model_dump(include={*Contrast.model_fields, "where"} - {"ci", "band", "flags"})}
+    for name, interval in (("ci", pair.ci), ("band", pair.band)):
+        row[f"{name}_low"] = interval.low if interval else ""
+        row[f"{name}_high"] = interval.high if interval else ""
+    row |= {"flags": " ".join(pair.flags), **more}
+    return {name: spreadsheet_text(value) if isinstance(value, str) else value for name, value in row.items()}
