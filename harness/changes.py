@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from harness.finished import CommonPairs, ComparedRuns, FinishedRun, FloatArray, IntArray
+from harness.finished import ComparedRuns, FinishedRun, FloatArray, IntArray
 from harness.stats.bounded import Bounded, bounded_margin_test, inside, student
 from harness.stats.contrasts import satterthwaite
 from harness.stats.equivalence import Harmful
@@ -124,25 +123,6 @@ class Score:
             return np.where(known, source, np.nan), np.where(known, transformed, np.nan)
         values = source if self.side == "before" else transformed
         return np.where(np.isfinite(values), 0.0, np.nan), values
-
-
-def paired_change(
-    common: CommonPairs, columns: Sequence[int], rows: npt.NDArray[np.bool_], level: float = 0.999
-) -> CellEstimates:
-    """Estimate the mean change of the deltas of some concepts.
-
-    Args:
-        common: n pairs of two runs.
-        columns: which concepts.
-        rows: which pairs, shape (n,).
-        level: of the intervals, in (0, 1).
-    """
-    here = np.ix_(np.flatnonzero(rows), np.asarray(columns, dtype=np.intp))
-    before, after = common.base, common.new
-    # Sums of two scores instead of differences of deltas: what is rounding noise is told by their size.
-    first = after.source[here] + before.transformed[here]
-    second = after.transformed[here] + before.source[here]
-    return cell_estimates(first, second, before.clusters()[rows], level=level)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from harness.anchor import replace_baseline
-from harness.compare import Comparison, compare_runs, comparison_csv, comparison_table
+from harness.compare import Comparison, compare_runs, comparison_csv, comparison_table, level_table
 from harness.gate import gate
 from harness.gate_output import append_step_summary, print_gate, write_gate_json, write_junit
 from harness.report.page import write_report
@@ -93,7 +93,7 @@ def compare_command(
     if style is CompareFormat.CSV:
         write_out(comparison_csv(found))
         return
-    for table in (comparison_table(found), _differences_table(found)):
+    for table in (comparison_table(found), level_table(found), _differences_table(found)):
         if style is CompareFormat.MARKDOWN:
             write_out(to_markdown(table) + "\n")
         else:

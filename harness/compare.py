@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from harness.changes import paired_change
 from harness.finished import CommonPairs, FinishedRun, common_pairs, load_run
 from harness.numbers import number
 from harness.record import Interval
 from harness.stats.families import adjust
-from harness.stats.intervals import CellEstimates
+from harness.stats.intervals import CellEstimates, cell_estimates
 from harness.tables import (
     FLAG_MARKS,
     FLAG_NOTES,
@@ -31,6 +31,27 @@ from harness.tables import (
 from targets.base.errors import InputError, NotComparableError
 from targets.base.text import counted, nearest, shortlist
 
+_SIDES = ("before", "after")
+
+
+@dataclass(frozen=True)
+class Level:
+    """The mean score of one face of the pairs in two runs.
+
+    Attributes:
+        base, new: means on the pairs scored in both; NaN without any.
+        change, low, high: new minus base with its interval; NaN where undefined.
+        status: as in a record's cell; ``method``: of the interval, as there.
+    """
+
+    base: float
+    new: float
+    change: float
+    low: float
+    high: float
+    status: str
+    method: str
+
 
 @dataclass(frozen=True)
 class ComparedCell:
@@ -44,6 +65,8 @@ class ComparedCell:
         change, se, df, low, high: new minus base with CR2 interval; NaN where undefined.
         p, p_adjusted: of no change; Holm over all cells shown.
         status, flags: as in a record's cell; ``method``: of the interval, as there.
+        before, after: the mean scores of source and transformed faces themselves: a score that falls for both
+            leaves the delta as it was.
     """
 
     attribute: str
@@ -65,6 +88,8 @@ class ComparedCell:
     status: str
     flags: tuple[str, ...]
     method: str
+    before: Level
+    after: Level
 
 
 @dataclass(frozen=True)
@@ -165,19 +190,26 @@ def _cells(common: CommonPairs, rows: Sequence[tuple[str, str]], level: float) -
             here = base.rows_of(attribute, group)
             if not here.any():
                 continue
-            both = here & before[:, index] & after[:, index]
-            deltas = [run.transformed - run.source for run in (aligned.base, aligned.new)]
-            means = [float(values[both, index].mean()) if both.any() else np.nan for values in deltas]
-            found = paired_change(aligned, [index], both, level)
+            found = _estimates(aligned, index, here & before[:, index] & after[:, index], level)
             lost = int((here & before[:, index] & ~after[:, index]).sum())
             gained = int((here & ~before[:, index] & after[:, index]).sum())
-            yield _cell((attribute, concept, group), found, (lost, gained), (means[0], means[1]))
+            yield _cell((attribute, concept, group), found, (lost, gained))
 
 
-def _cell(
-    labels: tuple[str, str, str], found: CellEstimates, moved: tuple[int, int], means: tuple[float, float]
-) -> ComparedCell:
+def _estimates(common: CommonPairs, column: int, rows: npt.NDArray[np.bool_], level: float) -> CellEstimates:
+    """Paired changes of delta, source score and transformed score, in this order."""
+    base, new = (
+        (run.source[rows, column], run.transformed[rows, column]) for run in (common.base, common.new)
+    )
+    # Sums of two scores instead of differences of deltas: what is rounding noise is told by their size.
+    first = np.stack([new[0] + base[1], *base], axis=1)
+    second = np.stack([new[1] + base[0], *new], axis=1)
+    return cell_estimates(first, second, common.base.clusters()[rows], level=level)
+
+
+def _cell(labels: tuple[str, str, str], found: CellEstimates, moved: tuple[int, int]) -> ComparedCell:
     attribute, concept, group = labels
+    before, after = (_level(found, index) for index in (1, 2))
     return ComparedCell(
         attribute=attribute,
         concept=concept,
@@ -186,8 +218,8 @@ def _cell(
         n_identities=int(found.n_identities[0]),
         lost=moved[0],
         gained=moved[1],
-        base=means[0],
-        new=means[1],
+        base=after.base - before.base,
+        new=after.new - before.new,
         change=float(found.delta[0]),
         se=float(found.se[0]),
         df=float(found.df[0]),
@@ -198,6 +230,20 @@ def _cell(
         status=str(found.status[0]),
         flags=tuple(found.flags(0)),
         method=found.interval_method(0),
+        before=before,
+        after=after,
+    )
+
+
+def _level(found: CellEstimates, index: int) -> Level:
+    return Level(
+        base=float(found.mean_source[index]),
+        new=float(found.mean_transformed[index]),
+        change=float(found.delta[index]),
+        low=float(found.low[index]),
+        high=float(found.high[index]),
+        status=str(found.status[index]),
+        method=found.interval_method(index),
     )
 
 
@@ -271,14 +317,47 @@ def _text(cell: ComparedCell | None, level: float) -> str:
     return f"{text}{marks} (n {cell.n_pairs}/{cell.n_identities}{moved})"
 
 
+def level_table(found: Comparison) -> DisparityTable:
+    """How the mean scores themselves moved, before and after the edit, in the same layout."""
+    groups = tuple(dict.fromkeys(cell.group for cell in found.cells))
+    by_key = {(cell.attribute, cell.concept, cell.group): cell for cell in found.cells}
+    lines = []
+    for attribute, concept in dict.fromkeys((cell.attribute, cell.concept) for cell in found.cells):
+        cells = [by_key.get((attribute, concept, group)) for group in groups]
+        for side, levels in (
+            ("before the edit", [cell.before if cell else None for cell in cells]),
+            ("after the edit", [cell.after if cell else None for cell in cells]),
+        ):
+            lines.append((attribute, f"{concept} {side}", tuple(_level_text(x, found.level) for x in levels)))
+    title = (
+        f"Mean score in the baseline and in the new run, and its change, {100 * found.level:g} % intervals, "
+        "clustered by identity (CR2)"
+    )
+    return DisparityTable(title, groups, tuple(lines), ())
+
+
+def _level_text(level: Level | None, confidence: float) -> str:
+    if level is None or np.isnan(level.base):
+        return NOT_MEASURED
+    ends = f"{two_digits(level.base)} to {two_digits(level.new)}"
+    if level.status != "ok":
+        return f"{ends}: {two_digits(level.change)}{STATUS_MARKS[level.status]}"
+    interval = Interval(low=level.low, high=level.high, level=confidence, method=level.method)
+    return f"{ends}: {interval_text(level.change, interval)}"
+
+
 def comparison_csv(found: Comparison) -> str:
     """Every compared cell in full, one row each, numbers with all their digits."""
     stream = io.StringIO()
-    names = [field.name for field in fields(ComparedCell)]
-    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    names = [field.name for field in fields(ComparedCell) if field.name not in _SIDES]
+    levels = [f"{side}_{field.name}" for side in _SIDES for field in fields(Level)]
+    writer = csv.DictWriter(stream, [*names, *levels], lineterminator="\n")
     writer.writeheader()
     for cell in found.cells:
-        writer.writerow({name: _csv_value(getattr(cell, name)) for name in names})
+        row = {name: getattr(cell, name) for name in names}
+        for side in _SIDES:
+            row |= {f"{side}_{name}": value for name, value in asdict(getattr(cell, side)).items()}
+        writer.writerow({name: _csv_value(value) for name, value in row.items()})
     return stream.getvalue()
 
 
