@@ -33,6 +33,7 @@ from harness.run import check_failures, show_run
 from harness.streams import write_out
 from harness.table_command import table
 from harness.terminal import console
+from targets.base.config import validated
 from targets.base.errors import InputError
 from targets.base.files import remove_leftovers
 from targets.base.text import counted, message_line
@@ -111,6 +112,10 @@ def audit(
     candidates: Annotated[
         bool, typer.Option(help="Of a dataset, also ask about rejected candidates: what did the filter do?")
     ] = True,
+    score_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="With --scores: what the scores can be; a gate needs it."),
+    ] = None,
     encoding: EncodingOption = "utf-8",
     progress: ProgressOption = True,
 ) -> None:
@@ -133,11 +138,14 @@ def audit(
             raise InputError("--scores FILE takes the place of PAIRS and --target; give one or the other")
         outcomes, origin = load_scores(scores, encoding)
         name = Path(scores).name
-        card = TargetCard(name=name, spec=f"scores:{name}", kind="recorded", detection="as in the scores")
+        about = {"name": name, "spec": f"scores:{name}", "kind": "recorded", "score_range": score_range}
+        card = validated(TargetCard, {**about, "detection": "as in the scores"}, "--score-range")
         record = make_record(outcomes, card, origin, options)
     else:
         if pairs is None or target is None:
             raise InputError("give PAIRS and --target, or --scores FILE")
+        if score_range is not None:
+            raise InputError("--score-range belongs to --scores; a target says it in its card")
         loaded = load_target(target, _parse_settings(settings))
         remove_leftovers(out)
         asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)

@@ -24,7 +24,7 @@ import numpy as np
 from harness.acquisition import fta_change
 from harness.anchor import load_anchor
 from harness.changes import Change, Score, Terms, score_change
-from harness.finished import ComparedRuns, FinishedRun, compared_runs, load_run
+from harness.finished import ComparedRuns, FinishedRun, FloatArray, compared_runs, load_run
 from harness.paired_rates import ErrorRates, Wanted, cell_counts, counts_of, open_error_rates
 from harness.policy import EVERY, Limits, Policy, Rule, load_policy
 from harness.similarity import CONCEPTS
@@ -32,6 +32,7 @@ from harness.unchanged import constant_score, unchanged_acquisition, unchanged_r
 from harness.verdict import Decided, Outcome, Planned, decide
 from targets.base.errors import InputError, NotComparableError
 from targets.base.text import counted, nearest, shortlist
+from targets.card import ScoreRange
 
 EXIT_STATUS: dict[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "not comparable": 3}
 _GRAVEST: tuple[Outcome, ...] = ("fail", "not comparable", "inconclusive", "pass")
@@ -333,10 +334,16 @@ def _worst_change(rule: Rule, runs: ComparedRuns) -> tuple[float | None, str]:
     for run, known in zip(both, ranges, strict=True):
         values = np.concatenate([run.source[:, column], run.transformed[:, column]])
         values = values[np.isfinite(values)]
-        if known and len(values) and not known[0] <= values.min() <= values.max() <= known[1]:
+        if known and len(values) and not _within(values, known):
             far = f"{values.min():.6g} to {values.max():.6g}, the score_range on its card {list(known)}"
             return None, f"the scores of '{concept}' are {far}: mend the card, or {add}"
     return max(widths), ""
+
+
+def _within(values: FloatArray, known: ScoreRange) -> bool:
+    """Whether all scores lie in a range, up to the rounding of 32-bit floats."""
+    room = 1e-6 * (known[1] - known[0])
+    return bool(known[0] - room <= values.min() and values.max() <= known[1] + room)
 
 
 def _notes(runs: ComparedRuns, policy: Policy, checks: Sequence[Check]) -> list[str]:

@@ -11,6 +11,8 @@ from targets.base.hashing import settings_digest
 from targets.protocol import Kind
 
 ScoreRange = tuple[float, float]
+OUTPUT_RANGES: dict[str, ScoreRange] = {"softmax": (0.0, 1.0), "sigmoid": (0.0, 1.0), "cosine": (-1.0, 1.0)}
+"""The range of what a model's head gives; logits have none."""
 
 
 class TargetCard(Settings):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from targets.base.config import Settings
 from targets.base.extras import require
-from targets.card import TargetCard
+from targets.card import OUTPUT_RANGES, TargetCard
 from targets.protocol import Scores
 from targets.torch_tools import (
     OVERFLOW_HINT,
@@ -88,6 +88,7 @@ class _Torch:
             weights={"state": state_digest(parts.model)},
             versions=versions_of("torch", "pillow", *parts.packages),
             licence=parts.licence,
+            score_range=OUTPUT_RANGES.get(settings.output),
             source=parts.source,
         )
         model = parts.model.eval().to(self._device, self._dtype)

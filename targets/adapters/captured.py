@@ -26,7 +26,7 @@ from targets.base.errors import InputError
 from targets.base.hashing import file_digest
 from targets.base.tables import ObjectArray, Table, parse_number, parse_numbers, read_table, read_text
 from targets.base.text import shortlist
-from targets.card import TargetCard
+from targets.card import ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores
 
 _IMAGE_COLUMNS = ("image", "file_name", "path", "picture")
@@ -40,11 +40,13 @@ class CapturedSettings(Settings):
         manifest: the manifest.csv of ``facedelta capture export``, where the capture used its pictures.
         encoding: of a text file.
         model: which model's rows to take, where the table holds several.
+        score_range: lowest and highest score that the model can give, for a gate.
     """
 
     manifest: Path | None = None
     encoding: str = "utf-8"
     model: str | None = None
+    score_range: ScoreRange | None = None
 
 
 class Captured:
@@ -61,7 +63,7 @@ class Captured:
         self.card = TargetCard(
             name=f"captured {path.name}",
             settings=settings.model_dump(mode="json", exclude_none=True),
-            weights={},
+            score_range=settings.score_range,
             code=file_digest(path),
             detection="as in the capture",
             source=str(path.name),

@@ -35,7 +35,7 @@ from pydantic import Field
 
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError, TargetError
-from targets.card import TargetCard
+from targets.card import ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, Scores
 
 REASONS = (NO_FACE, NO_ANSWER)
@@ -63,6 +63,7 @@ class Description(Settings):
     weights: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     licence: str = "unknown"
+    score_range: ScoreRange | dict[str, ScoreRange] | None = None
     detection: str = "unknown: the whole picture is sent to the server"
     source: str = "unknown"
 

@@ -18,6 +18,7 @@ The card has the model's name and ends in ``.toml``; another is named by the set
     [output]
     concepts = ["smile", "teeth"]  # or embedding = true
     activation = "none"            # "sigmoid" or "softmax" turn logits into probabilities
+    score_range = [0, 1]           # lowest and highest score, for a gate; known after an activation
     tensor = "scores"              # where the model has several outputs
 """
 
@@ -39,7 +40,7 @@ from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import file_digest
 from targets.base.text import excerpt, shortlist
-from targets.card import TargetCard
+from targets.card import OUTPUT_RANGES, ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, Scores
 from targets.torch_tools import versions_of
 
@@ -70,6 +71,7 @@ class Output(Settings):
     concepts: tuple[str, ...] = ()
     embedding: bool = False
     activation: Literal["none", "sigmoid", "softmax"] = "none"
+    score_range: ScoreRange | None = None
     tensor: str | None = None
 
 
@@ -137,6 +139,7 @@ class _Onnx:
             weights=weights,
             versions=versions_of("onnxruntime", "pillow", "numpy"),
             licence=card.licence,
+            score_range=card.output.score_range or OUTPUT_RANGES.get(card.output.activation),
             detection=_detection(card.input.alignment),
             source=card.source,
         )

@@ -156,6 +156,7 @@ class Vlm:
             name=f"vlm {model}",
             settings=settings.model_dump(mode="json"),
             versions=versions_of("openai"),
+            score_range=(0.0, 1.0),
             detection="none: the whole picture is sent to the server",
             source=self._server.host,
         )

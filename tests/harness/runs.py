@@ -35,11 +35,15 @@ def write_deltas(
     reason: str = "no_face",
     pictures: str | None = "pixels",
     taxonomy: Taxonomy | None = None,
+    source: float = 0.25,
+    score_range: tuple[float, float] | None = None,
+    weights: str | None = None,
 ) -> Path:
     """Write a run whose pairs have the given deltas.
 
     Pair ids say attribute, group and position, so two runs share the pairs of equal position. ``pictures``
-    goes into the pixel hashes; None for a run of finished scores.
+    goes into the pixel hashes; None for a run of finished scores. ``source`` is every source score, and
+    ``weights`` a digest of the model's.
     """
     rows = [
         (attribute, group, index, float(delta))
@@ -47,8 +51,8 @@ def write_deltas(
         for index, delta in enumerate(np.asarray(deltas, dtype=np.float64))
     ]
     n = len(rows)
-    source = np.full((n, 1), 0.25)
-    transformed = source + np.array([[delta] for *_, delta in rows]).reshape(n, 1)
+    before = np.full((n, 1), source)
+    transformed = before + np.array([[delta] for *_, delta in rows]).reshape(n, 1)
     lost = np.isnan(transformed)
 
     def text(*values: str) -> np.ndarray:
@@ -72,15 +76,15 @@ def write_deltas(
             transformed_name=text(*("" for _ in rows)),
         ),
         concepts=(concept,),
-        source=np.where(lost, np.nan, source),
+        source=np.where(lost, np.nan, before),
         transformed=transformed,
         codes=np.where(lost, CODES[reason], 0).astype(np.int8),
         source_hash=hashes("source"),
         transformed_hash=hashes("transformed"),
     )
     origin = {"path": "made", "kind": "scores", "sha256": "0" * 64, "rows": n}
-    record = make_record(
-        outcomes, TargetCard(name="made", spec="made"), origin, Options(level=level, taxonomy=taxonomy)
-    )
+    digests = {} if weights is None else {"net": weights}
+    card = TargetCard(name="made", spec="made", score_range=score_range, weights=digests)
+    record = make_record(outcomes, card, origin, Options(level=level, taxonomy=taxonomy))
     write_run(folder, record, outcomes)
     return folder
