@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -56,19 +56,23 @@ class Parts:
         spec: for messages.
         model: (n, 3, h, w) float tensor to (n, c) logits, or to vectors for the output "embedding".
         transform: an RGB picture to a (3, h, w) float32 tensor.
+        preprocessing: what ``transform`` does, for the card; JSON values only.
         labels: c label names, in the order of the logits.
         packages: what computes the scores.
         source, licence: of the weights.
+        files: name -> SHA-256 of what lies in the checkpoint's folder, where it has one.
     """
 
     name: str
     spec: str
     model: Any
     transform: Callable[[Image.Image], Any]
+    preprocessing: Mapping[str, Any]
     labels: Sequence[str]
     packages: tuple[str, ...]
     source: str
     licence: str = "unknown"
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Torch:
@@ -81,11 +85,15 @@ class _Torch:
         self._dtype = getattr(self._torch, precision)
         self.batch_size = settings.batch_size
         self.prepare = parts.transform
-        in_force = {"device": self._device, "precision": precision}
+        in_force = {
+            "device": self._device,
+            "precision": precision,
+            "preprocessing": dict(parts.preprocessing),
+        }
         self.card = TargetCard(
             name=parts.name,
             settings={**settings.model_dump(mode="json", exclude_none=True), **in_force},
-            weights={"state": state_digest(parts.model)},
+            weights={"state": state_digest(parts.model), **parts.files},
             versions=versions_of("torch", "pillow", *parts.packages),
             licence=parts.licence,
             score_range=OUTPUT_RANGES.get(settings.output),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -82,27 +80,37 @@ def versions_of(*packages: str) -> dict[str, str]:
     return {package: version(package) for package in packages}
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """Read a state dictionary without unpickling anything but tensors.
+def probability(model: Any, output: str, target: str) -> Callable[[Any], Any]:
+    """What turns cosines (n, c) into the probabilities that an image-and-text model is trained for.
+
+    Args:
+        model: with ``logit_scale`` (its logarithm), and ``logit_bias`` where it was trained with a sigmoid.
+        output: "softmax" over the concepts (CLIP; Radford et al. 2021) or "sigmoid" of each (SigLIP; Zhai et
+            al. 2023).
+        target: the spec, for the message.
 
     Raises:
-        InputError: no such file, or not a dictionary of tensors.
+        InputError: the model was trained for the other one.
     """
-    torch = require("torch", "clip", "a checkpoint")
-    if not path.is_file():
-        raise InputError(f"no such checkpoint: {path}")
-    if path.suffix == ".safetensors":
-        tensors: dict[str, Any] = require("safetensors.torch", "clip", "a checkpoint").load_file(path)
-        return tensors
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        reason = excerpt(error, 120)
-        raise InputError(f"{path} must be a file of tensors that loads without pickle ({reason})") from None
-    if not isinstance(state, dict):
-        raise InputError(f"{path} must hold a dictionary of tensors, got {type(state).__name__}")
-    inner = state.get("state_dict", state.get("model", state))
-    return inner if isinstance(inner, dict) else state
+    scale, bias = getattr(model, "logit_scale", None), getattr(model, "logit_bias", None)
+    if scale is None:
+        raise InputError(f"{target} has no logit_scale, which output={output} needs")
+    factor = float(scale.detach().exp())
+    if output == "softmax":
+        if bias is not None:
+            raise InputError(
+                f"{target} was trained with a sigmoid (it has a logit_bias): set output=sigmoid, or cosine"
+            )
+        return lambda cosine: (factor * cosine).softmax(dim=-1)
+    if bias is None:
+        raise InputError(
+            f"{target} was trained with a softmax (no logit_bias): set output=softmax, or cosine"
+        )
+    offset = float(bias.detach())
+    if not offset:
+        # open_clip puts a zero where a checkpoint has none.
+        raise InputError(f"{target}: the checkpoint has no logit_bias, which output=sigmoid needs")
+    return lambda cosine: (factor * cosine + offset).sigmoid()
 
 
 @contextmanager

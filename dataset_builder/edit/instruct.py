@@ -228,7 +228,8 @@ def loader(editor: InstructEditor, precision: str = "float16") -> Load:
             )
         in_force = precision if gpu else "float32"
         pipeline, facts = load_pipeline(editor.checkpoint, editor.revision, in_force, editor.pipeline)
-        return pipeline.to("cuda" if gpu else "cpu"), {**facts, "precision": in_force}
+        device = "cuda" if gpu else "cpu"
+        return pipeline.to(device), {**facts, "device": device, "precision": in_force}
 
     return load
 

@@ -135,7 +135,7 @@ class SemanticEdits:
                     f"{where}: a source and its edits must share {name}, "
                     f"got {made['settings'].get(name)} and {getattr(self.options, name)}"
                 )
-        if made.get("weights") != self.engine.facts.get("weights"):
+        if any(made.get(name) != self.engine.facts.get(name) for name in ("weights", "files")):
             raise InputError(f"{where}: a source and its edits must come from the same checkpoint")
         return SegaRequest(made["prompt"], made["negative_prompt"], made["seed"], concepts)
 

@@ -1,15 +1,17 @@
-"""Diffusers checkpoints: loaded from safetensors only, with the digest of every weight file."""
+"""Diffusers checkpoints: loaded from safetensors only, whole, with the digests of all their files."""
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.base.hashing import file_digest
+from targets.base.hashing import folder_digests, settings_digest
 from targets.base.text import nearest, shortlist
+from targets.torch_checkpoint import check_whole
 
 NEEDED = ("unet", "vae", "text_encoder", "tokenizer", "scheduler")
 PURPOSE = "making faces with a diffusion model"
@@ -28,23 +30,27 @@ def load_pipeline(
 
     Returns:
         The pipeline, on the CPU, and its facts: checkpoint, revision (the commit where known), weights (file
-        -> SHA-256), package versions.
+        -> SHA-256), files (one digest over all files of its parts: schedulers, tokenizers, configurations),
+        package versions.
 
     Raises:
         MissingExtraError: diffusers or torch is not installed.
-        InputError: no such class or checkpoint, or one without a part that its pipeline needs.
+        InputError: no such class or checkpoint, or one without a part, or some of its weights, that its
+            pipeline needs.
     """
     torch = require("torch", "diffusion", PURPOSE)
     found = pipeline_class(kind)
     folder = _folder(found, checkpoint, revision)
+    index = _index(folder)
+    facts = _facts(checkpoint, revision, folder, index)
+    arguments = {"dtype": getattr(torch, precision), "use_safetensors": True, "local_files_only": True}
     try:
-        pipeline = found.from_pretrained(
-            str(folder), dtype=getattr(torch, precision), use_safetensors=True, local_files_only=True
-        )
+        networks = _networks(folder, index, arguments, checkpoint)
+        pipeline = found.from_pretrained(str(folder), **networks, **arguments)
     except (OSError, ValueError) as error:
         raise InputError(f"checkpoint {checkpoint} can't be loaded: {_first_line(error)}") from None
     pipeline.set_progress_bar_config(disable=True)
-    return pipeline, _facts(checkpoint, revision, folder)
+    return pipeline, facts
 
 
 def pipeline_class(kind: str) -> Any:
@@ -79,23 +85,64 @@ def _folder(found: Any, checkpoint: str, revision: str | None) -> Path:
         ) from None
 
 
+def _index(folder: Path) -> dict[str, tuple[str, str]]:
+    """Part -> package and class, as model_index.json names them; parts that are left out are not there.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = folder / "model_index.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        parts = {
+            name: value for name, value in content.items() if isinstance(value, list) and len(value) == 2
+        }
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} must name the parts of a pipeline ({_first_line(error)})") from None
+    return {name: (value[0], value[1]) for name, value in parts.items() if all(value)}
+
+
+def _networks(
+    folder: Path, index: dict[str, tuple[str, str]], arguments: dict[str, Any], checkpoint: str
+) -> dict[str, Any]:
+    """The networks among the parts, each loaded by itself: a pipeline would not tell what they lack.
+
+    Raises:
+        InputError: a part lacks weights, which would be made up anew at each run.
+    """
+    torch, diffusers = (require(name, "diffusion", PURPOSE) for name in ("torch", "diffusers"))
+    packages = {"diffusers": diffusers, "transformers": require("transformers", "diffusion", PURPOSE)}
+    networks = {}
+    for name, (package, kind) in index.items():
+        home = packages.get(package) or getattr(diffusers.pipelines, package, None)
+        found = getattr(home, kind, None)
+        if isinstance(found, type) and issubclass(found, torch.nn.Module):
+            networks[name], report = found.from_pretrained(  # type: ignore[attr-defined]
+                str(folder / name), output_loading_info=True, **arguments
+            )
+            mismatched = [str(key) for key, *_ in report["mismatched_keys"]]
+            check_whole(f"{checkpoint}, part {name}", report["missing_keys"], mismatched)
+    return networks
+
+
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 
-def _facts(checkpoint: str, revision: str | None, folder: Path) -> dict[str, Any]:
-    # The hub's cache names a snapshot's folder by its commit.
+def _facts(
+    checkpoint: str, revision: str | None, folder: Path, index: dict[str, tuple[str, str]]
+) -> dict[str, Any]:
+    # The hub's cache names a snapshot's folder by its commit, which pins every file.
     commit = folder.name if folder.parent.name == "snapshots" else revision
-    weights = {
-        path.relative_to(folder).as_posix(): file_digest(path)
-        for path in sorted(folder.glob("*/*.safetensors"))
-    }
+    files = folder_digests(folder, "*", *(f"{name}/**/*" for name in index))
+    weights = {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
     packages = ("diffusers", "torch", "transformers")
     return {
         "checkpoint": checkpoint,
         "revision": commit,
         "weights": weights,
+        "files": commit if folder.parent.name == "snapshots" else settings_digest(files),
         "versions": {package: version(package) for package in packages},
     }
 

@@ -28,11 +28,26 @@ if TYPE_CHECKING:
 MOST, ON_CPU = 160, 8
 
 
-@cache
 def shared_engine(
     checkpoint: str, revision: str | None, settings: SegaSettings, batch_file: Path | None = None
 ) -> CheckpointEngine:
-    """One engine for all who ask alike in this process, so that a checkpoint is loaded once."""
+    """One engine for all who ask alike in this process, so that a checkpoint is loaded once.
+
+    A folder that has changed since is another checkpoint.
+    """
+    files = [(path, path.stat()) for path in sorted(Path(checkpoint).rglob("*")) if path.is_file()]
+    state = tuple((path, facts.st_size, facts.st_mtime_ns) for path, facts in files)
+    return _shared_engine(checkpoint, revision, settings, batch_file, state)
+
+
+@cache
+def _shared_engine(
+    checkpoint: str,
+    revision: str | None,
+    settings: SegaSettings,
+    batch_file: Path | None,
+    state: tuple[tuple[Path, int, int], ...],  # noqa: ARG001 (what the cache tells folders apart by)
+) -> CheckpointEngine:
     return CheckpointEngine(checkpoint, revision, settings, batch_file)
 
 
@@ -99,8 +114,9 @@ class CheckpointEngine:
         return self._loaded(self.settings)
 
     def _loaded(self, settings: SegaSettings) -> Engine:
-        pipeline, facts = load_pipeline(self.checkpoint, self.revision, self._precision())
-        return engine_of(pipeline, facts, settings, self._device())
+        device, precision = self._device(), self._precision()
+        pipeline, facts = load_pipeline(self.checkpoint, self.revision, precision)
+        return engine_of(pipeline, {**facts, "device": device, "precision": precision}, settings, device)
 
     def _device(self) -> str:
         torch = require("torch", "diffusion", PURPOSE)

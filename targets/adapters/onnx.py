@@ -41,6 +41,7 @@ from targets.base.extras import require
 from targets.base.hashing import file_digest
 from targets.base.text import excerpt, shortlist
 from targets.card import OUTPUT_RANGES, ScoreRange, TargetCard
+from targets.onnx_files import known_providers, model_digests, providers_in_force
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, Scores
 from targets.torch_tools import versions_of
 
@@ -98,7 +99,7 @@ class OnnxSettings(Settings):
     card: Path | None = None
     batch_size: int = Field(default=16, ge=1)
     detection_threshold: float = Field(default=0.6, gt=0, lt=1)
-    providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    providers: tuple[str, ...] = Field(default=("CPUExecutionProvider",), min_length=1)
 
 
 def _softmax(values: FloatArray) -> FloatArray:
@@ -122,20 +123,25 @@ class _Onnx:
         self._runtime = require("onnxruntime", "onnx", PURPOSE)
         self._card, self._path = card, model
         self.colour_order = card.input.colour
+        weights = model_digests(model)
         self._session = _session(self._runtime, model, settings)
+        in_force = {"providers": providers_in_force([self._session], settings.providers, f"onnx:{model}")}
         self._input = _named(self._session.get_inputs(), card.input.tensor, "input", model)
         self._output = _named(self._session.get_outputs(), card.output.tensor, "output", model)
         self._fixed = self._input.shape[0] if isinstance(self._input.shape[0], int) else None
         self._mean, self._std = (np.array(three, np.float32) for three in (card.input.mean, card.input.std))
         self.batch_size = settings.batch_size
-        weights = {model.name: file_digest(model)}
         self._finder = None
         if card.input.alignment != "none":
             self._finder = FaceFinder(settings.detection_threshold, f"alignment of {model.name}")
             weights[self._finder.weights.name] = file_digest(self._finder.weights)
         self.card = TargetCard(
             name=card.name,
-            settings={**settings.model_dump(mode="json"), "description": card.model_dump(mode="json")},
+            settings={
+                **settings.model_dump(mode="json"),
+                **in_force,
+                "description": card.model_dump(mode="json"),
+            },
             weights=weights,
             versions=versions_of("onnxruntime", "pillow", "numpy"),
             licence=card.licence,
@@ -244,8 +250,9 @@ def _faults(message: str) -> Iterator[None]:
 
 
 def _session(runtime: Any, model: Path, settings: OnnxSettings) -> Any:
+    providers = known_providers(runtime, settings.providers, f"onnx:{model}")
     with _faults(f"{model} can't be loaded as an ONNX model"):
-        return runtime.InferenceSession(str(model), providers=list(settings.providers))
+        return runtime.InferenceSession(str(model), providers=providers)
 
 
 def _named(tensors: Sequence[Any], wanted: str | None, what: str, model: Path) -> Any:

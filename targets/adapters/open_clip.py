@@ -7,6 +7,7 @@ itself, holds ``open_clip_config.json`` and weights and needs no network.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +18,15 @@ from PIL import Image
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.hashing import folder_digests
 from targets.base.text import nearest, shortlist
 from targets.card import TargetCard
+from targets.clip_file import CONFIG, Preprocessing, check_quick_gelu, from_file, preprocessing_of
 from targets.gpu_batches import GpuBatches
 from targets.prompts import ConceptSetting, TemplateSet, phrases, sentences
 from targets.protocol import Scores
 from targets.torch_attention import without_copies
+from targets.torch_checkpoint import whole_loads
 from targets.torch_tools import (
     OVERFLOW_HINT,
     Precision,
@@ -32,6 +36,7 @@ from targets.torch_tools import (
     loading,
     mean_direction,
     precision_of,
+    probability,
     state_digest,
     unit,
     versions_of,
@@ -43,6 +48,7 @@ HOW = (
     "(open_clip_config.json beside open_clip_model.safetensors), or pass MODEL/FILE for one checkpoint"
 )
 GPU_BATCH, CPU_BATCH = 256, 32
+LOCAL = "local-dir:"
 
 
 class OpenClipSettings(Settings):
@@ -51,7 +57,10 @@ class OpenClipSettings(Settings):
     Attributes:
         concepts: names, or name -> phrases; the 19 face concepts where not given.
         templates: "face", "simple" (7), "imagenet" (80), or sentences with one ``{}`` each.
-        output: "cosine" in [-1, 1]; "softmax" over the concepts, in [0, 1]; or "embedding".
+        output: "cosine" in [-1, 1]; the probability the model was trained for in [0, 1], "softmax" over the
+            concepts (CLIP) or "sigmoid" of each (SigLIP); or "embedding".
+        preprocessing: of a checkpoint file: the tag of published weights whose preprocessing it has, or a
+            table of mean, std, interpolation and resize_mode.
         device: "auto", "cpu", "cuda" or "cuda:1".
         precision: "auto" is float16 on a GPU and float32 elsewhere.
         batch_size: pictures per call; 256 on a GPU and 32 elsewhere where not given.
@@ -61,7 +70,8 @@ class OpenClipSettings(Settings):
 
     concepts: ConceptSetting | None = None
     templates: TemplateSet | tuple[str, ...] = "face"
-    output: Literal["cosine", "softmax", "embedding"] = "cosine"
+    output: Literal["cosine", "softmax", "sigmoid", "embedding"] = "cosine"
+    preprocessing: str | Preprocessing | None = None
     device: str = "auto"
     precision: Precision = "auto"
     batch_size: int | None = None
@@ -82,11 +92,17 @@ class _Clip:
         self._dtype = getattr(self._torch, precision)
         self.batch_size = settings.batch_size or (GPU_BATCH if self._device.startswith("cuda") else CPU_BATCH)
         self._model, self.prepare = _load_model(name, settings, self._device)
-        in_force = {"device": self._device, "precision": precision, "batch_size": self.batch_size}
+        in_force = {
+            "device": self._device,
+            "precision": precision,
+            "batch_size": self.batch_size,
+            "preprocessing": dict(self._model.visual.preprocess_cfg),
+            "activation": "quick_gelu" if _has_quick_gelu(self._model) else "gelu",
+        }
         self.card = TargetCard(
             name=f"open_clip {name}",
             settings={**settings.model_dump(mode="json", exclude_none=True), **in_force},
-            weights={"state": state_digest(self._model)},
+            weights={"state": state_digest(self._model), **_files(name)},
             versions=versions_of("open_clip_torch", "torch", "torchvision", "pillow"),
             source="random weights" if settings.random_seed is not None else name,
         )
@@ -151,21 +167,28 @@ class ClipConcepts(_Clip):
         self.concepts = tuple(asked)
         self.width = len(asked)
         self._texts = self._text_vectors(_tokenizer(name), asked)
-        self._scale = float(self._model.logit_scale.detach().exp()) if settings.output == "softmax" else None
+        self._probability = None
+        if settings.output != "cosine":
+            self._probability = probability(self._model, settings.output, f"open-clip:{name}")
         self._open_door(settings.compile)
 
     def _text_vectors(self, tokenizer: Callable[[list[str]], Any], asked: Mapping[str, list[str]]) -> Any:
         """(d, c): one unit vector a concept, the normalised mean over its sentences."""
-        columns = []
+        columns, read = [], hashlib.sha256()
         with self._torch.inference_mode():
             for concept, texts in asked.items():
-                vectors = self._model.encode_text(tokenizer(texts).to(self._device)).float()
+                tokens = tokenizer(texts)
+                read.update(tokens.numpy().tobytes())
+                vectors = self._model.encode_text(tokens.to(self._device)).float()
                 columns.append(mean_direction(vectors, f"concept '{concept}'"))
+        # A tokenizer may come from elsewhere than the weights.
+        settings = {**self.card.settings, "tokens_sha256": read.hexdigest()}
+        self.card = self.card.model_copy(update={"settings": settings})
         return self._torch.stack(columns, dim=1)
 
     def _head(self, vectors: Any) -> Any:
         cosine = (vectors @ self._texts).clamp(-1.0, 1.0)
-        return cosine if self._scale is None else (self._scale * cosine).softmax(dim=-1)
+        return cosine if self._probability is None else self._probability(cosine)
 
     def score(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, c) cosines or probabilities; a NaN row where the precision overflowed."""
@@ -174,10 +197,10 @@ class ClipConcepts(_Clip):
 
 def _parts(name: str) -> tuple[str, str | None]:
     """Model and tag or checkpoint file; a schema such as ``hf-hub:`` takes the whole name."""
-    if name.startswith(("hf-hub:", "local-dir:")):
+    if name.startswith(("hf-hub:", LOCAL)):
         return name, None
     if Path(name).is_dir():
-        return f"local-dir:{name}", None
+        return f"{LOCAL}{name}", None
     model, _, pretrained = name.partition("/")
     return model, pretrained or None
 
@@ -203,19 +226,49 @@ def _load_model(
             f"target open-clip:{name}: name the weights as {model_name}/TAG ({shortlist(tags, 6)}) "
             f"or {model_name}/FILE"
         )
-    with loading(f"open-clip:{name}", HOW), torch.random.fork_rng(enabled=random):
+    file = Path(pretrained) if pretrained and Path(pretrained).exists() and not random else None
+    if settings.preprocessing is not None and file is None:
+        raise InputError(
+            f"target open-clip:{name} brings its preprocessing: 'preprocessing' is for a checkpoint file"
+        )
+    check_quick_gelu(open_clip, model_name, pretrained, file, name)
+    arguments = {
+        "device": device,
+        "load_weights": not random,
+        "require_pretrained": not random,
+        "force_preprocess_cfg": preprocessing_of(open_clip, model_name, file, settings.preprocessing)
+        if file
+        else None,
+    }
+    with (
+        loading(f"open-clip:{name}", HOW),
+        whole_loads(f"open-clip:{name}"),
+        torch.random.fork_rng(enabled=random),
+    ):
         if random:
             torch.manual_seed(settings.random_seed)
-        model = open_clip.create_model(
-            model_name,
-            None if random else pretrained,
-            device=device,
-            load_weights=not random,
-            require_pretrained=not random,
-        )
+        if file is None:
+            model = open_clip.create_model(model_name, None if random else pretrained, **arguments)
+        else:
+            model = from_file(open_clip, model_name, file, arguments)
     model.eval()
     preprocessing = open_clip.transform.PreprocessCfg(**model.visual.preprocess_cfg)
     return model, open_clip.transform.image_transform_v2(preprocessing, is_train=False)
+
+
+def _has_quick_gelu(model: Any) -> bool:
+    return any(type(module).__name__ == "QuickGELU" for module in model.modules())
+
+
+def _files(name: str) -> dict[str, str]:
+    """Digests of what lies in a model's folder, or of the configuration beside a checkpoint file."""
+    model, pretrained = _parts(name)
+    if model.startswith(LOCAL):
+        return folder_digests(Path(model.removeprefix(LOCAL)))
+    if pretrained and Path(pretrained).exists():
+        file = Path(pretrained)
+        return folder_digests(file if file.is_dir() else file.parent, CONFIG)
+    return {}
 
 
 def _tokenizer(name: str) -> Callable[[list[str]], Any]:

@@ -10,8 +10,9 @@ from targets.base.config import validated
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.text import nearest
+from targets.torch_checkpoint import load_into, other_classes, read_state
 from targets.torch_classifier import ClassifierSettings, Parts, TorchClassifier, TorchEmbedder, made
-from targets.torch_tools import loading, read_state
+from targets.torch_tools import loading
 
 PURPOSE = "the target 'torchvision'"
 HOW = (
@@ -24,11 +25,14 @@ class TorchvisionSettings(ClassifierSettings):
     """Settings of the target, besides those of every classifier.
 
     Attributes:
-        weights_file: a state dictionary (.pth, .safetensors) to load instead of downloading.
+        weights_file: a state dictionary (.pth, .safetensors, in one file or several) to load instead of
+            downloading.
+        labels: names of the classes, in their order, of a model that was fine-tuned to its own.
         random_seed: random weights of that seed instead, to try things out.
     """
 
     weights_file: Path | None = None
+    labels: tuple[str, ...] = ()
     random_seed: int | None = None
 
 
@@ -48,19 +52,21 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> TorchClassifier |
     if name not in classifiers:
         raise InputError(f"torchvision has no classifier '{name}'{nearest(name, classifiers)}")
     weights = _weights(models.get_model_weights(name), name, weights_name)
-    labels = weights.meta["categories"]
-    model = _model(models, name, weights, chosen, argument, len(labels))
+    labels = chosen.labels or weights.meta["categories"]
+    model = _model(models, name, weights, chosen, len(labels))
     if chosen.output == "embedding":
         _drop_classifier(model)
+    file = chosen.weights_file
     parts = Parts(
-        name=f"torchvision {name} {weights.name}",
+        name=f"torchvision {name} {file.name if file else weights.name}",
         spec=f"torchvision:{argument}",
         model=model,
         transform=weights.transforms(),
+        preprocessing=_described(weights.transforms()),
         labels=labels,
         packages=("torchvision",),
-        source=str(chosen.weights_file.name) if chosen.weights_file else weights.url,
-        licence="BSD-3-Clause (code); trained on ImageNet-1K",
+        source=file.name if file else weights.url,
+        licence="unknown" if file else "BSD-3-Clause (code); trained on ImageNet-1K",
     )
     return made(parts, chosen)
 
@@ -72,20 +78,38 @@ def _weights(known: Any, name: str, wanted: str) -> Any:
     return known[wanted] if wanted else known.DEFAULT
 
 
-def _model(
-    models: Any, name: str, weights: Any, settings: TorchvisionSettings, argument: str, classes: int
-) -> Any:
+def _model(models: Any, name: str, weights: Any, settings: TorchvisionSettings, classes: int) -> Any:
     torch = require("torch", "torchvision", PURPOSE)
-    with loading(f"torchvision:{argument}", HOW), torch.random.fork_rng():
+    spec = f"torchvision:{name}"
+    with loading(spec, HOW), torch.random.fork_rng():
         torch.manual_seed(settings.random_seed or 0)
-        # Some models warn about their default initialisation, which the weights replace.
-        extra = {"init_weights": True} if name in ("inception_v3", "googlenet") else {}
-        model = models.get_model(name, weights=None, num_classes=classes, **extra)
+        model = _bare_model(models, name, classes)
         if settings.weights_file is not None:
-            model.load_state_dict(read_state(settings.weights_file))
+            state = read_state(settings.weights_file)
+            other = other_classes(model.state_dict(), state)
+            if other and settings.output == "embedding":
+                # The classifier is left out anyway.
+                model = _bare_model(models, name, other[1])
+            load_into(model, state, spec)
         elif settings.random_seed is None:
-            model.load_state_dict(weights.get_state_dict(progress=False, check_hash=True))
+            load_into(model, weights.get_state_dict(progress=False, check_hash=True), spec)
     return model
+
+
+def _bare_model(models: Any, name: str, classes: int) -> Any:
+    # Some models warn about their default initialisation, which the weights replace.
+    extra = {"init_weights": True} if name in ("inception_v3", "googlenet") else {}
+    return models.get_model(name, weights=None, num_classes=classes, **extra)
+
+
+def _described(transform: Any) -> dict[str, Any]:
+    """What a preset of torchvision does, as it says itself."""
+    kinds = (bool, int, float, str, list, tuple)
+    return {
+        "name": type(transform).__name__,
+        **{name: value for name, value in vars(transform).items() if isinstance(value, kinds)},
+        "interpolation": str(getattr(transform.interpolation, "value", transform.interpolation)),
+    }
 
 
 def _drop_classifier(model: Any) -> None:

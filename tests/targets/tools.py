@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import numpy as np
 from targets.catalogue import load_target
 from targets.conformance import run_checks
 from targets.drawn_pictures import drawn_faces
+from targets.scoring import PictureRef, score_pictures
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -33,6 +35,21 @@ def scores_of(spec: str, settings: Mapping[str, object] | None = None, count: in
     answer = ask(drawn_faces(count))
     loaded.close()
     return getattr(answer, "values", answer)
+
+
+def audited(
+    cache: Path, spec: str, settings: Mapping[str, object] | None = None, count: int = 3
+) -> np.ndarray:
+    """What an audit with this cache says about the first drawn faces, whoever was asked before."""
+    loaded = load_target(spec, settings)
+    refs = []
+    for number, face in enumerate(drawn_faces(count)):
+        stream = io.BytesIO()
+        face.save(stream, "PNG")
+        refs.append(PictureRef(f"face {number}", stream.getvalue))
+    seen = score_pictures(loaded, refs, cache, show_progress=False)
+    loaded.close()
+    return np.array([item.values for item in seen.values()])
 
 
 @dataclass(frozen=True)

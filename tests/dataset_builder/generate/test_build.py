@@ -146,6 +146,27 @@ def test_killed_ten_times_it_ends_with_the_same_bytes(
 
 
 @pytest.mark.filterwarnings("ignore:no GPU was found")
+def test_a_changed_scheduler_makes_the_faces_anew(
+    recipe: Path, tmp_path: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The weights are the same, byte for byte: the key must be all that the checkpoint holds."""
+    (tmp_path / "checkpoint").unlink()
+    shutil.copytree(checkpoint, tmp_path / "checkpoint")
+    first, fresh = tmp_path / "first", tmp_path / "fresh"
+    assert call(capsys, "build", recipe, "--out", first, "--limit", 1).status == 0
+    before = {row["sha256"] for row in rows(first, "sources")}
+    path = tmp_path / "checkpoint" / "scheduler" / "scheduler_config.json"
+    changed(path, "", ('"prediction_type": "epsilon"', '"prediction_type": "v_prediction"'))
+    assert call(capsys, "build", recipe, "--out", first, "--limit", 1).status == 0
+    assert call(capsys, "build", recipe, "--out", fresh, "--limit", 1).status == 0
+    after = {row["sha256"] for row in rows(first, "sources")}
+    assert not before & after
+    assert after == {row["sha256"] for row in rows(fresh, "sources")}
+    made = [json.loads(row["provenance"]) for row in rows(first, "candidates")]
+    assert {(one["device"], one["precision"]) for one in made} == {("cpu", "float32")}
+
+
+@pytest.mark.filterwarnings("ignore:no GPU was found")
 def test_shares_and_processes_make_the_same_dataset(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch as safetensors
 
 from dataset_builder.edit.requests import SegaRequest, SegaSettings, plan
 from dataset_builder.edit.sega import SemanticGuidance
@@ -55,6 +56,46 @@ def test_a_directory_gives_the_pictures_of_its_parts(checkpoint: Path) -> None:
     }
     assert facts["settings"]["precision"] == "float32"
     json.dumps(facts, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scheduler/scheduler_config.json",
+        "unet/config.json",
+        "tokenizer/tokenizer_config.json",
+        "model_index.json",
+    ],
+)
+def test_every_file_of_a_part_belongs_to_the_facts(checkpoint: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "other"
+    shutil.copytree(checkpoint, folder)
+    before = load_pipeline(str(folder), None, "float32")[1]
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "date").write_text("today")
+    (folder / "pictures").mkdir()
+    (folder / "pictures" / "first.png").write_bytes(b"made from here")
+    assert load_pipeline(str(folder), None, "float32")[1] == before
+    content = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({**content, "_comment": "changed"}))
+    after = load_pipeline(str(folder), None, "float32")[1]
+    assert after["weights"] == before["weights"]
+    assert after["files"] != before["files"]
+
+
+def test_a_part_that_lacks_weights(checkpoint: Path, tmp_path: Path) -> None:
+    for part, file, weight in (
+        ("unet", "diffusion_pytorch_model.safetensors", "conv_out.bias"),
+        ("text_encoder", "model.safetensors", "final_layer_norm.weight"),
+    ):
+        folder = tmp_path / part
+        shutil.copytree(checkpoint, folder)
+        state = safetensors.load_file(folder / part / file)
+        lacking = next(name for name in state if name.endswith(weight))
+        del state[lacking]
+        safetensors.save_file(state, folder / part / file, metadata={"format": "pt"})
+        with pytest.raises(InputError, match=rf"part {part}: the checkpoint lacks 1 weight .*random numbers"):
+            load_pipeline(str(folder), None, "float32")
 
 
 def test_no_such_checkpoint(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from targets.base.errors import InputError
 from targets.catalogue import load_target
 from targets.drawn_pictures import drawn_faces
 from targets.torch_tools import distinct_names
-from tests.targets.tools import conforms, scores_of
+from tests.targets.tools import audited, conforms, scores_of
 
 torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("torchvision", reason="needs the extra 'torchvision'")
@@ -104,6 +107,113 @@ def test_a_checkpoint_of_another_architecture_is_named(tmp_path: Path) -> None:
         load_target(NET, {"weights_file": tmp_path / "other.pth"})
 
 
+WRAPPED: dict[str, Callable[[dict], dict]] = {
+    "data parallel": lambda state: {"state_dict": {f"module.{key}": value for key, value in state.items()}},
+    "compiled": lambda state: {f"_orig_mod.{key}": value for key, value in state.items()},
+    "both": lambda state: {f"_orig_mod.module.{key}": value for key, value in state.items()},
+    "the reverse": lambda state: {f"module._orig_mod.{key}": value for key, value in state.items()},
+    "a compiled part": lambda state: {
+        key.replace("features.", "features._orig_mod."): value for key, value in state.items()
+    },
+    "a training script": lambda state: {
+        "model_state_dict": state,
+        "optimizer": {"state": {}},
+        "epoch": 3,
+        "args": Namespace(lr=0.1),
+    },
+    "twice": lambda state: {"checkpoint": 1, "model": {"state_dict": state}},
+    "averaged only": lambda state: {"model_ema": {f"module.{key}": value for key, value in state.items()}},
+    "averaged beside": lambda state: {
+        "model_ema": {key: value * 0 for key, value in state.items()},
+        "model": state,
+    },
+    "Lightning": lambda state: {
+        "state_dict": {**{f"model.{key}": value for key, value in state.items()}, "loss.w": torch.ones(1)}
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def fine_tuned() -> tuple[dict, np.ndarray]:
+    """A network with two classes of its own, and its logits for a face."""
+    models = pytest.importorskip("torchvision.models")
+    torch.manual_seed(2)
+    net = models.mobilenet_v3_small(num_classes=2).eval()
+    transform = models.MobileNet_V3_Small_Weights.DEFAULT.transforms()
+    with torch.no_grad():
+        return net.state_dict(), net(transform(drawn_faces(1)[0]).unsqueeze(0)).numpy()
+
+
+@pytest.mark.parametrize("how", WRAPPED)
+def test_a_fine_tuned_classifier_is_read_as_it_was_saved(
+    fine_tuned: tuple[dict, np.ndarray], tmp_path: Path, how: str
+) -> None:
+    state, expected = fine_tuned
+    torch.save(WRAPPED[how](state), tmp_path / "net.pth")
+    given = {"weights_file": tmp_path / "net.pth", "labels": ["smile", "neutral"], "output": "logits"}
+    assert load_target(NET, given).card.concepts == ("smile", "neutral")
+    assert np.allclose(scores_of(NET, given, 1), expected, atol=1e-5)
+
+
+def in_parts(folder: Path, state: dict) -> list[Path]:
+    """A checkpoint in two files of safetensors with their index."""
+    safetensors = pytest.importorskip("safetensors.torch")
+    names = sorted(state)
+    parts = [names[::2], names[1::2]]
+    files = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for file, part in zip(files, parts, strict=True):
+        safetensors.save_file({name: state[name].contiguous() for name in part}, folder / file)
+    index = {name: file for file, part in zip(files, parts, strict=True) for name in part}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    return [folder, folder / "model.safetensors.index.json", folder / files[1]]
+
+
+def test_a_checkpoint_in_several_files(fine_tuned: tuple[dict, np.ndarray], tmp_path: Path) -> None:
+    state, expected = fine_tuned
+    given = {"labels": ["smile", "neutral"], "output": "logits"}
+    for path in in_parts(tmp_path, state):
+        assert np.allclose(scores_of(NET, {**given, "weights_file": path}, 1), expected, atol=1e-5)
+    (tmp_path / "model-00001-of-00002.safetensors").unlink()
+    with pytest.raises(InputError, match=r"lacks 1 part: model-00001-of-00002\.safetensors"):
+        load_target(NET, {**given, "weights_file": tmp_path})
+
+
+def without(state: dict, name: str) -> dict:
+    return {key: value for key, value in state.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("change", "labels", "words"),
+    [
+        (lambda s: s, [], "has 2 classes and the model 1000: name its classes, all 2 in their order, with"),
+        (lambda s: s, ["a", "b", "c"], "has 2 classes and the model 3"),
+        (lambda s: without(s, "classifier.3.bias"), ["a", "b"], "1 weight missing (classifier.3.bias)"),
+        (lambda s: {**s, "extra.w": torch.ones(1)}, ["a", "b"], "1 weight too many (extra.w)"),
+        (
+            lambda s: {**s, "classifier.0.bias": torch.ones(7)},
+            ["a", "b"],
+            "1 weight of another shape (classifier.0.bias is 7 and should be 1024)",
+        ),
+        (lambda s: {"epoch": 3, "best": {"loss": 1.0}}, ["a", "b"], "it holds epoch, best"),
+        (lambda s: {}, ["a", "b"], "it holds nothing"),
+    ],
+)
+def test_the_real_cause_is_named(
+    fine_tuned: tuple[dict, np.ndarray], tmp_path: Path, change: Callable, labels: list[str], words: str
+) -> None:
+    torch.save(change(fine_tuned[0]), tmp_path / "net.pth")
+    with pytest.raises(InputError) as caught:
+        load_target(NET, {"weights_file": tmp_path / "net.pth", "labels": labels})
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_embedder_needs_no_names_of_classes(fine_tuned: tuple[dict, np.ndarray], tmp_path: Path) -> None:
+    torch.save(fine_tuned[0], tmp_path / "net.pth")
+    given = {"weights_file": tmp_path / "net.pth", "output": "embedding"}
+    assert scores_of(NET, given, 1).shape == (1, 1024)
+
+
 @pytest.mark.parametrize("output", ["softmax", "embedding"])
 def test_timm_conforms(output: str) -> None:
     pytest.importorskip("timm", reason="needs the extra 'timm'")
@@ -118,6 +228,65 @@ def test_timm_takes_label_names_of_the_user(tmp_path: Path) -> None:
     loaded = load_target("timm:test_vit", {"weights_file": tmp_path / "net.pth", "labels": names})
     assert loaded.card.concepts == tuple(names)
     assert loaded.card.source == "net.pth"
+
+
+def tiny_timm(folder: Path, *, classes: int = 2, mean: float = 0.5) -> Path:
+    """A model with its config.json, as timm saves it for the hub."""
+    timm = pytest.importorskip("timm", reason="needs the extra 'timm'")
+    from timm.models._hub import save_for_hf
+
+    torch.manual_seed(3)
+    net = timm.create_model("test_vit", num_classes=2)
+    names = {"num_classes": classes, "label_names": ["smile", "neutral"][:classes], "mean": [mean] * 3}
+    save_for_hf(net, folder, model_config=names, safe_serialization=True)
+    config = json.loads((folder / "config.json").read_text())
+    config["pretrained_cfg"].update(mean=[mean] * 3, num_classes=classes)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_timm_takes_classes_of_the_user_and_the_configuration_beside(tmp_path: Path) -> None:
+    folder = tiny_timm(tmp_path / "net")
+    whole = scores_of(f"timm:local-dir:{folder}", {"output": "logits"})
+    given = {"weights_file": folder / "model.safetensors", "output": "logits"}
+    loaded = load_target("timm:test_vit", given)
+    assert loaded.card.concepts == ("smile", "neutral")
+    assert tuple(loaded.card.settings["preprocessing"]["mean"]) == (0.5, 0.5, 0.5)
+    assert np.allclose(scores_of("timm:test_vit", given), whole)
+    (folder / "config.json").unlink()
+    named = {**given, "labels": ["happy", "calm"]}
+    assert load_target("timm:test_vit", named).card.concepts == ("happy", "calm")
+
+
+def test_a_changed_configuration_of_timm_is_asked_anew(tmp_path: Path) -> None:
+    spec, given = f"timm:local-dir:{tiny_timm(tmp_path / 'net')}", {"output": "logits"}
+    first = audited(tmp_path / "cache", spec, given)
+    tiny_timm(tmp_path / "net", mean=0.1)
+    again = audited(tmp_path / "cache", spec, given)
+    assert not np.allclose(first, again)
+    assert np.array_equal(again, audited(tmp_path / "fresh", spec, given))
+    assert load_target(spec, given).card.settings["preprocessing"]["mean"] == [0.1] * 3
+
+
+def test_a_classifier_that_timm_would_leave_at_random_is_an_error(tmp_path: Path) -> None:
+    """Where the configuration has other classes than model_args, timm says so in a log only."""
+    folder = tiny_timm(tmp_path / "net")
+    config = json.loads((folder / "config.json").read_text())
+    config["model_args"] = {"num_classes": 3}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"lacks 2 weights \(head\.bias, head\.weight\)"):
+        load_target(f"timm:local-dir:{folder}", {"labels": ["a", "b", "c"]})
+
+
+def test_a_folder_of_timm_in_several_files(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    folder = tiny_timm(tmp_path / "net")
+    spec, given = f"timm:local-dir:{folder}", {"output": "logits"}
+    whole = scores_of(spec, given)
+    in_parts(folder, safetensors.load_file(folder / "model.safetensors"))
+    for file in ("model.safetensors", "pytorch_model.bin"):
+        (folder / file).unlink(missing_ok=True)
+    assert np.array_equal(scores_of(spec, given), whole)
 
 
 def test_imagenet_conforms_on_its_real_weights() -> None:

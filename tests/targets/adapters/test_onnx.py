@@ -14,7 +14,7 @@ from targets.base.errors import InputError
 from targets.base.hashing import file_digest
 from targets.catalogue import load_target
 from targets.drawn_pictures import drawn_faces
-from tests.targets.tools import conforms, scores_of
+from tests.targets.tools import audited, conforms, scores_of
 
 onnx = pytest.importorskip("onnx", reason="needs package onnx, which writes the model of this test")
 pytest.importorskip("onnxruntime", reason="needs the extra 'onnx'")
@@ -93,6 +93,87 @@ def test_activations_give_probabilities(tmp_path: Path, activation: str) -> None
     else:
         assert np.allclose(values, 1 / (1 + np.exp(-raw)), atol=1e-4)
     assert load_target(f"onnx:{model}").card.weights == {"means.onnx": file_digest(model)}
+
+
+def write_outside(folder: Path, seed: int, kind: str = "initializer", location: str = "net.data") -> Path:
+    """A model that multiplies by numbers in a file beside it: of the graph, a subgraph or a function."""
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    numbers = np.random.default_rng(seed).normal(size=(3, 3)).astype(np.float32)
+    (folder / "net.data").write_bytes(numbers.tobytes())
+    tensor = numpy_helper.from_array(numbers, "numbers")
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", str(numbers.nbytes))):
+        tensor.external_data.add(key=key, value=value)
+    picture = helper.make_tensor_value_info("picture", onnx.TensorProto.FLOAT, ["n", 3, 12, 16])
+    answer = helper.make_tensor_value_info("answer", onnx.TensorProto.FLOAT, ["n", 3])
+    axes = helper.make_tensor("axes", onnx.TensorProto.INT64, [2], [2, 3])
+    yes = helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])
+    nodes = [helper.make_node("ReduceMean", ["picture", "axes"], ["means"], keepdims=0)]
+    constant = helper.make_node("Constant", [], ["numbers"], value=tensor)
+    product = helper.make_node("MatMul", ["means", "numbers"], ["answer"])
+    functions = []
+    if kind == "subgraph":
+        parts = [constant, helper.make_node("MatMul", ["means", "numbers"], ["inside"])]
+        inside = helper.make_tensor_value_info("inside", onnx.TensorProto.FLOAT, ["n", 3])
+        branch = helper.make_graph(parts, "branch", [], [inside])
+        nodes.append(helper.make_node("If", ["yes"], ["answer"], then_branch=branch, else_branch=branch))
+    elif kind == "function":
+        opsets = [helper.make_opsetid("", 18)]
+        functions = [helper.make_function("own", "Times", ["means"], ["answer"], [constant, product], opsets)]
+        nodes.append(helper.make_node("Times", ["means"], ["answer"], domain="own"))
+    else:
+        nodes.append(product)
+    inner = [axes, yes] + ([tensor] if kind == "initializer" else [])
+    graph = helper.make_graph(nodes, "outside", [picture], [answer], inner)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=9)
+    (folder / "net.onnx").write_bytes(model.SerializeToString())
+    write_card(folder)
+    return folder / "net.onnx"
+
+
+@pytest.mark.parametrize("kind", ["initializer", "subgraph", "function"])
+def test_numbers_in_another_file_belong_to_the_key(tmp_path: Path, kind: str) -> None:
+    model = write_outside(tmp_path, 1, kind)
+    content, given = model.read_bytes(), {"card": tmp_path / "means.toml"}
+    first = audited(tmp_path / "cache", f"onnx:{model}", given)
+    assert file_digest(tmp_path / "net.data") in load_target(f"onnx:{model}", given).card.weights.values()
+    assert write_outside(tmp_path, 2, kind).read_bytes() == content
+    again = audited(tmp_path / "cache", f"onnx:{model}", given)
+    assert not np.allclose(first, again)
+    assert np.array_equal(again, audited(tmp_path / "fresh", f"onnx:{model}", given))
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [("gone.data", "has tensors in the file 'gone.data', which is not beside it"), ("../net.data", "folder")],
+)
+def test_numbers_that_are_not_beside_the_model(tmp_path: Path, location: str, words: str) -> None:
+    model = write_outside(tmp_path, 1, location=location)
+    with pytest.raises(InputError, match=words):
+        load_target(f"onnx:{model}", {"card": tmp_path / "means.toml"})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("CPUExecutionProvder", "did you mean 'CPUExecutionProvider'"),
+        ("TensorrtExecutionProvider", "onnxruntime has no provider 'TensorrtExecutionProvider' here"),
+    ],
+)
+def test_a_provider_that_is_not_there(tmp_path: Path, name: str, words: str) -> None:
+    model = write_means(tmp_path)
+    write_card(tmp_path)
+    with pytest.raises(InputError) as caught:
+        load_target(f"onnx:{model}", {"providers": [name, "CPUExecutionProvider"]})
+    assert words in str(caught.value)
+
+
+def test_the_providers_in_force_are_on_the_card(tmp_path: Path) -> None:
+    model = write_means(tmp_path)
+    write_card(tmp_path)
+    assert load_target(f"onnx:{model}").card.settings["providers"] == ["CPUExecutionProvider"]
 
 
 def test_an_embedding_has_no_concepts(tmp_path: Path) -> None:

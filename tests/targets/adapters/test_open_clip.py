@@ -14,7 +14,7 @@ from targets.catalogue import load_target
 from targets.drawn_pictures import drawn_faces
 from targets.prompts import FACE_PHRASES
 from targets.scoring import PictureRef, score_pictures
-from tests.targets.tools import conforms, scores_of
+from tests.targets.tools import audited, conforms, scores_of
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra 'clip' (open_clip_torch and torch)")
 torch = pytest.importorskip("torch")
@@ -145,6 +145,183 @@ def test_a_model_that_is_not_there(spec: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
         load_target(spec)
     assert words in str(caught.value)
+
+
+def change(folder: Path, part: str, **values: object) -> None:
+    """Set keys of a part of open_clip_config.json."""
+    path = folder / "open_clip_config.json"
+    config = json.loads(path.read_text())
+    config[part] |= values
+    path.write_text(json.dumps(config))
+
+
+def test_a_changed_preprocessing_is_asked_anew(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "net")
+    spec = f"open-clip:{folder}"
+    first = audited(tmp_path / "cache", spec, TWO)
+    change(folder, "preprocess_cfg", mean=[0.5] * 3, std=[0.5] * 3, resize_mode="squash")
+    again = audited(tmp_path / "cache", spec, TWO)
+    assert not np.allclose(first, again)
+    assert np.array_equal(again, audited(tmp_path / "fresh", spec, TWO))
+    settings = load_target(spec, TWO).card.settings
+    assert settings["preprocessing"]["resize_mode"] == "squash"
+    assert settings["activation"] == "gelu"
+
+
+ARCHITECTURE = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 48, "layers": 1, "width": 32, "head_width": 16, "patch_size": 16},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+}
+CLIP_WAY = {
+    "mean": (0.4, 0.4, 0.4),
+    "std": (0.2, 0.2, 0.2),
+    "interpolation": "bicubic",
+    "resize_mode": "shortest",
+}
+SIGLIP_WAY = {
+    "mean": (0.5, 0.5, 0.5),
+    "std": (0.5, 0.5, 0.5),
+    "interpolation": "bicubic",
+    "resize_mode": "squash",
+}
+
+
+@pytest.fixture
+def architectures(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of architectures as small as those of open_clip are large, and what is published of each."""
+    folder = tmp_path_factory.mktemp("architectures")
+    kinds = {
+        "small": {},
+        "small-quickgelu": {"quick_gelu": True},
+        "small-sigmoid": {"init_logit_bias": -10},
+        "small-new": {},
+    }
+    for name, more in kinds.items():
+        (folder / f"{name}.json").write_text(json.dumps({**ARCHITECTURE, **more}))
+    published = {
+        "small": {"ours": CLIP_WAY, "openai": {**CLIP_WAY, "quick_gelu": True}},
+        "small-sigmoid": {"webli": SIGLIP_WAY},
+    }
+    monkeypatch.setattr("open_clip.pretrained._PRETRAINED", published)
+    monkeypatch.setattr("open_clip.factory._MODEL_CONFIG_PATHS", [folder])
+    monkeypatch.setattr("open_clip.factory._MODEL_CONFIGS", {})
+    open_clip.factory._rescan_model_configs()
+    return folder
+
+
+def random_state(name: str) -> dict:
+    torch.manual_seed(4)
+    state = open_clip.create_model(name, load_weights=False).state_dict()
+    if "logit_bias" in state:
+        state["logit_bias"].fill_(-3.0)
+        state["logit_scale"].fill_(1.5)
+    return state
+
+
+def in_force(spec: str, settings: dict | None = None) -> dict:
+    return load_target(spec, {**TWO, **(settings or {})}).card.settings["preprocessing"]
+
+
+def test_a_file_keeps_the_preprocessing_of_its_architecture(architectures: Path, tmp_path: Path) -> None:
+    torch.save(random_state("small-sigmoid"), tmp_path / "net.pt")
+    spec = f"open-clip:small-sigmoid/{tmp_path / 'net.pt'}"
+    conforms(spec, TWO)
+    assert {name: in_force(spec)[name] for name in SIGLIP_WAY} == SIGLIP_WAY
+
+
+def test_a_file_keeps_the_preprocessing_beside_it(architectures: Path, tmp_path: Path) -> None:
+    torch.save(random_state("small-sigmoid"), tmp_path / "net.pt")
+    spec = f"open-clip:small-sigmoid/{tmp_path / 'net.pt'}"
+    beside = {"model_cfg": ARCHITECTURE, "preprocess_cfg": {"size": 99, "mean": [0.1] * 3, "std": [0.3] * 3}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(beside))
+    assert in_force(spec)["mean"] == [0.1, 0.1, 0.1]
+    first = audited(tmp_path / "cache", spec, TWO)
+    change(tmp_path, "preprocess_cfg", mean=[0.7] * 3)
+    assert not np.allclose(first, audited(tmp_path / "cache", spec, TWO))
+
+
+def test_a_file_of_which_nothing_says_its_preprocessing(architectures: Path, tmp_path: Path) -> None:
+    torch.save(random_state("small-new"), tmp_path / "net.pt")
+    spec = f"open-clip:small-new/{tmp_path / 'net.pt'}"
+    with pytest.raises(InputError, match="which preprocessing was it trained with") as caught:
+        load_target(spec)
+    assert "\n" not in str(caught.value)
+    table = {"mean": [0.5] * 3, "std": [0.25] * 3, "resize_mode": "squash"}
+    assert in_force(spec, {"preprocessing": table})["std"] == (0.25, 0.25, 0.25)
+    with pytest.raises(InputError, match="no weights 'ours' of small-new"):
+        load_target(spec, {"preprocessing": "ours"})
+
+
+def test_published_weights_of_two_ways_must_be_told_apart(
+    architectures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = {"one": CLIP_WAY, "other": SIGLIP_WAY}
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "small-new", ways)
+    torch.save(random_state("small-new"), tmp_path / "net.pt")
+    spec = f"open-clip:small-new/{tmp_path / 'net.pt'}"
+    with pytest.raises(InputError, match=r"the published weights have 2; .* a tag \(one, other\)"):
+        load_target(spec)
+    assert in_force(spec, {"preprocessing": "other"})["resize_mode"] == "squash"
+
+
+def test_siglip_gives_its_sigmoid_with_its_bias(architectures: Path, tmp_path: Path) -> None:
+    torch.save(random_state("small-sigmoid"), tmp_path / "net.pt")
+    spec = f"open-clip:small-sigmoid/{tmp_path / 'net.pt'}"
+    asked = {"concepts": {"smile": "smile", "hat": "hat"}, "templates": ["{}"], "output": "sigmoid"}
+    tower = open_clip.create_model("small-sigmoid", str(tmp_path / "net.pt")).eval()
+    preprocess = open_clip.transform.image_transform(
+        48, is_train=False, mean=(0.5,) * 3, std=(0.5,) * 3, resize_mode="squash", interpolation="bicubic"
+    )
+    tokens = open_clip.get_tokenizer("small")(["smile", "hat"])
+    with torch.no_grad():
+        image = tower.encode_image(torch.stack([preprocess(face) for face in drawn_faces(3)]), normalize=True)
+        texts = tower.encode_text(tokens, normalize=True)
+        logits = image @ texts.T * tower.logit_scale.exp() + tower.logit_bias
+    target = load_target(spec, asked).target
+    assert target.concepts == ("smile", "hat")
+    assert np.allclose(scores_of(spec, asked), logits.sigmoid().numpy(), atol=1e-5)
+    with pytest.raises(InputError, match="trained with a sigmoid"):
+        load_target(spec, {**asked, "output": "softmax"})
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])
+def test_a_file_with_prefixes(architectures: Path, tmp_path: Path, prefix: str) -> None:
+    state = random_state("small")
+    torch.save(state, tmp_path / "plain.pt")
+    wrapped = {"epoch": 2, "model_state_dict": {f"{prefix}{key}": value for key, value in state.items()}}
+    torch.save(wrapped, tmp_path / "wrapped.pt")
+    with pytest.warns(UserWarning, match="which activation"):
+        plain, other = (
+            scores_of(f"open-clip:small/{tmp_path / name}.pt", TWO) for name in ("plain", "wrapped")
+        )
+    assert np.array_equal(plain, other)
+
+
+def test_a_quickgelu_mismatch_is_said(architectures: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"QuickGELU mismatch: .* small computes GELU: name small-quickgelu"):
+        load_target("open-clip:small/openai")
+    state = random_state("small-quickgelu")
+    torch.save(state, tmp_path / "net.pt")
+    quick, plain = (f"open-clip:{name}/{tmp_path / 'net.pt'}" for name in ("small-quickgelu", "small"))
+    config = {"model_cfg": {**ARCHITECTURE, "quick_gelu": True}, "preprocess_cfg": {"mean": [0.5] * 3}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    assert load_target(quick, TWO).card.settings["activation"] == "quick_gelu"
+    with pytest.raises(InputError, match=r"QuickGELU mismatch: .* name small-quickgelu"):
+        load_target(plain, TWO)
+    change(tmp_path, "model_cfg", quick_gelu=False)
+    with pytest.raises(InputError, match=r"QuickGELU mismatch: .* computes QuickGELU: name small"):
+        load_target(quick, TWO)
+
+
+def test_weights_of_openai_are_known_by_what_lies_beside_them(architectures: Path, tmp_path: Path) -> None:
+    beside = {name: torch.tensor(1) for name in ("input_resolution", "context_length", "vocab_size")}
+    torch.save({**random_state("small"), **beside}, tmp_path / "net.pt")
+    with (
+        pytest.warns(UserWarning, match="which activation"),
+        pytest.raises(InputError, match="holds OpenAI's weights, trained with QuickGELU"),
+    ):
+        load_target(f"open-clip:small/{tmp_path / 'net.pt'}", TWO)
 
 
 def test_overflow_is_counted_as_no_answer_with_the_hint(model: Path, tmp_path: Path) -> None:
