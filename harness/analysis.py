@@ -21,7 +21,17 @@ from harness.gallery import RecognitionOptions
 from harness.outcomes import Labels, Outcomes
 from harness.plans import Wanted, adjusted_details, planned_differences
 from harness.recognition import recognise
-from harness.record import AuditSettings, Cell, Data, Detail, Disparity, Family, PictureCheck, Record
+from harness.record import (
+    AuditSettings,
+    Cell,
+    Data,
+    Detail,
+    Discovery,
+    Disparity,
+    Family,
+    PictureCheck,
+    Record,
+)
 from harness.selection import selection_checks
 from harness.stats.intervals import Method
 from targets.base.errors import InputError
@@ -46,6 +56,8 @@ class Options:
         margin: smallest change that matters, in units of the score: of equivalence tests and of discovery.
         half_width: wanted half-width; the record then says how many identities it takes.
         discover: whether to search all concepts.
+        search_level: of the search, in (0, 1): 1 - level is its false discovery rate, and the error of its
+            confirmation.
         seed: of the split of identities for discovery, and of the bootstrap.
         recognition: how an embedder's error rates are made.
     """
@@ -59,6 +71,7 @@ class Options:
     margin: float | None = None
     half_width: float | None = None
     discover: bool = False
+    search_level: float = 0.95
     seed: int = 0
     recognition: RecognitionOptions = field(default_factory=RecognitionOptions)
 
@@ -132,7 +145,7 @@ def make_record(
         families=(*families, *inside, *more, *apart),
         disparities=tuple(mark_filter_dependence(entries, depends)),
         details=tuple(details),
-        discovery=_discovery(outcomes, attributes, groups, options),
+        discovery=_discovery(outcomes, attributes, groups, cells, options),
         selection=tuple(selection),
         recognition=() if recognised is None else (recognised[0],),
         attrition=tuple(attrition(outcomes, target, attributes, groups, level=options.level)),
@@ -245,10 +258,18 @@ def _disparities(
     return entries, families
 
 
-def _discovery(outcomes: Outcomes, attributes: Sequence[str], groups: Sequence[str], options: Options) -> Any:
+def _discovery(
+    outcomes: Outcomes,
+    attributes: Sequence[str],
+    groups: Sequence[str],
+    cells: Sequence[Cell],
+    options: Options,
+) -> Discovery | None:
     if not options.discover or options.margin is None:
         return None
-    return discover(outcomes, attributes, groups, margin=options.margin, seed=options.seed)
+    own = [cell for cell in cells if cell.by == "demographic"]
+    level, seed = options.search_level, options.seed
+    return discover(outcomes, attributes, groups, own, margin=options.margin, level=level, seed=seed)
 
 
 def _data(outcomes: Outcomes, origin: dict[str, Any]) -> Data:

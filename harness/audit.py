@@ -54,6 +54,8 @@ def audit_pairs(
     """
     try:
         check_request(pairs.labels, concepts_of(loaded), options)
+        if loaded.card.kind == "embedding":
+            options.recognition.check_level()
         outcomes = audit_pictures(pairs, loaded, asking)
         others = None
         if candidates and pairs.candidates is not None:

@@ -93,7 +93,14 @@ def audit(
     ci: Annotated[
         Ci, typer.Option(help="Intervals: cluster (CR2 by identity), t (over pairs), bootstrap.")
     ] = Ci.CLUSTER,
-    level: Annotated[float, typer.Option(min=0.5, max=0.9999999, help="Confidence level.")] = 0.999,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            min=0.5,
+            max=0.9999999,
+            help="Confidence level; else 0.999, and 0.95 for a recogniser's error rates and a search.",
+        ),
+    ] = None,
     by: Annotated[list[By] | None, typer.Option(help="Also by ethnicity or sex, equal weights.")] = None,
     taxonomy: Annotated[str | None, typer.Option(help="Expected groups and attributes.")] = None,
     concept: ConceptOption = None,
@@ -120,9 +127,10 @@ def audit(
     progress: ProgressOption = True,
 ) -> None:
     """Ask a target about both faces of every pair and write what changed, for whom."""
+    rates = RecognitionOptions(target_fmr=target_fmr, threshold=match_threshold)
     options = Options(
         method=ci.value,
-        level=level,
+        level=0.999 if level is None else level,
         by=tuple(dict.fromkeys(["demographic", *(axis.value for axis in by or [])])),
         concepts=tuple(concept or ()),
         max_failures=max_failures,
@@ -130,8 +138,9 @@ def audit(
         margin=margin,
         half_width=half_width,
         discover=discover,
+        search_level=0.95 if level is None else level,
         seed=seed,
-        recognition=RecognitionOptions(target_fmr=target_fmr, threshold=match_threshold),
+        recognition=rates if level is None else rates.at_level(level),
     )
     if scores is not None:
         if pairs is not None or target is not None:

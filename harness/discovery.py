@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from harness.numbers import number
-from harness.outcomes import FloatArray, Outcomes
-from harness.record import Discovery, Finding
+from harness.outcomes import Outcomes
+from harness.record import Cell, Discovery, Finding
 from harness.stats.discovery import (
     Confirmation,
     SearchTests,
@@ -16,19 +17,26 @@ from harness.stats.discovery import (
     distinct_concepts,
     split_identities,
 )
-from harness.stats.intervals import cell_estimates
-
-ALPHA = 0.05
+from harness.stats.intervals import REASONS, CellEstimates, cell_estimates
 
 
 def discover(
-    outcomes: Outcomes, attributes: Sequence[str], groups: Sequence[str], *, margin: float, seed: int
+    outcomes: Outcomes,
+    attributes: Sequence[str],
+    groups: Sequence[str],
+    cells: Sequence[Cell],
+    *,
+    margin: float,
+    level: float,
+    seed: int,
 ) -> Discovery:
     """Search every attribute, group and concept on half of the identities; confirm on the other half.
 
     Args:
         outcomes: n pairs, c concepts.
         attributes, groups: what to search.
+        cells: of the whole run, whose flags the findings bear.
+        level: 1 - level is the false discovery rate of the search and the error of the confirmation.
         margin: the null is |delta| <= margin, in units of the score.
         seed: of the split.
     """
@@ -37,60 +45,76 @@ def discover(
     group_codes = np.array([list(groups).index(group) for group in labels.demographic], dtype=np.int64)
     first = split_identities(group_codes, clusters, seed=seed)
     same_as = distinct_concepts(outcomes.source, outcomes.transformed)
-    cells = [(attribute, group) for attribute in attributes for group in groups]
-    in_cell = [(labels.attribute == attribute) & (labels.demographic == group) for attribute, group in cells]
-    halves = [
-        _tests(outcomes, clusters, [rows & half for rows in in_cell], same_as) for half in (first, ~first)
-    ]
-    found = discover_and_confirm(halves[0], halves[1], margin=margin, alpha=ALPHA)
+    places = [(attribute, group) for attribute in attributes for group in groups]
+    in_cell = [(labels.attribute == attribute) & (labels.demographic == group) for attribute, group in places]
+    halves = [_estimates(outcomes, clusters, [rows & half for rows in in_cell]) for half in (first, ~first)]
+    tests = [_tests(half, same_as) for half in halves]
+    alpha = round(1 - level, 12)
+    found = discover_and_confirm(tests[0], tests[1], margin=margin, alpha=alpha)
+    width = len(outcomes.concepts)
+    flags = {(cell.attribute, cell.concept, cell.group): cell.flags for cell in cells}
+    findings = []
+    for index in (int(index) for index in found.order if found.discovered[index]):
+        place, concept = index // width, index % width
+        attribute, group = places[place]
+        name = outcomes.concepts[concept]
+        original = int(tests[1].same_as[index])
+        own = flags.get((attribute, name, group), ())
+        findings.append(
+            Finding(
+                attribute=attribute,
+                concept=name,
+                group=group,
+                same_as=outcomes.concepts[original % width] if original != index else None,
+                **_numbers(found, halves[1][place], index, concept),
+                reasons={"same_as": "no earlier concept has the same scores"} if original == index else {},
+                flags=tuple(dict.fromkeys((*own, *halves[1][place].flags(concept)))),
+            )
+        )
     return Discovery(
         margin=margin,
-        alpha=ALPHA,
+        alpha=alpha,
         seed=seed,
-        searched=int(halves[0].first.sum()),
-        findings=tuple(
-            _finding(found, halves[1], int(index), cells, outcomes.concepts)
-            for index in found.order
-            if found.discovered[index]
-        ),
+        searched=int(tests[0].first.sum()),
+        findings=tuple(findings),
     )
 
 
-def _tests(
+def _estimates(
     outcomes: Outcomes,
     clusters: np.ndarray[tuple[int], np.dtype[np.int64]],
     cells: Sequence[np.ndarray[tuple[int], np.dtype[np.bool_]]],
-    same_as: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> list[CellEstimates]:
+    return [
+        cell_estimates(outcomes.source[rows], outcomes.transformed[rows], clusters[rows]) for rows in cells
+    ]
+
+
+def _tests(
+    cells: Sequence[CellEstimates], same_as: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> SearchTests:
-    parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-    for rows in cells:
-        found = cell_estimates(outcomes.source[rows], outcomes.transformed[rows], clusters[rows])
-        parts.append((found.delta, np.where(found.se > 0, found.se, np.nan), found.df))
-    delta, se, df = (np.concatenate(column) for column in zip(*parts, strict=True))
-    width = len(outcomes.concepts)
-    repeated = np.concatenate([same_as + width * number_ for number_ in range(len(cells))])
-    return SearchTests(delta, se, df, repeated)
-
-
-def _finding(
-    found: Confirmation,
-    second: SearchTests,
-    index: int,
-    cells: Sequence[tuple[str, str]],
-    concepts: Sequence[str],
-) -> Finding:
-    attribute, group = cells[index // len(concepts)]
-    original = int(second.same_as[index])
-    return Finding(
-        attribute=attribute,
-        concept=concepts[index % len(concepts)],
-        group=group,
-        same_as=concepts[original % len(concepts)] if original != index else None,
-        delta=number(second.delta[index]),
-        se=number(second.se[index]),
-        df=number(second.df[index]),
-        p=number(found.p[index]),
-        p_adjusted=number(found.p_holm[index]),
-        smallest=number(found.smallest[index]),
-        confirmed=bool(found.confirmed[index]),
+    """All concepts of all cells, one cell after the other."""
+    return SearchTests(
+        delta=np.concatenate([cell.delta for cell in cells]),
+        se=np.concatenate([np.where(cell.se > 0, cell.se, np.nan) for cell in cells]),
+        df=np.concatenate([cell.df for cell in cells]),
+        skew=np.concatenate([cell.skew for cell in cells]),
+        same_as=np.concatenate([same_as + len(same_as) * place for place in range(len(cells))]),
     )
+
+
+def _numbers(found: Confirmation, cell: CellEstimates, index: int, concept: int) -> dict[str, Any]:
+    """What the confirmation half says of one finding."""
+    se = cell.se[concept]
+    status = str(cell.status[concept])
+    return {
+        "delta": number(cell.delta[concept]),
+        "se": number(se) if se > 0 else None,
+        "df": number(cell.df[concept]),
+        "p": number(found.p[index]),
+        "p_adjusted": number(found.p_holm[index]),
+        "smallest": number(found.smallest[index]),
+        "confirmed": bool(found.confirmed[index]),
+        "status": status,
+        "reason": REASONS.get(str(cell.reason[concept]), ""),
+    }

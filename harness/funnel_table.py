@@ -14,25 +14,23 @@ from dataset_builder.published import group_names, read_decided
 from dataset_builder.schema.verdict import REASONS
 from harness.tables import NOT_MEASURED, DisparityTable
 
-LEVEL = 0.999
 
-
-def funnel_table(dataset: Path) -> DisparityTable:
-    """The funnel of a built dataset, kept of candidates in every cell.
+def funnel_table(dataset: Path, level: float = 0.999) -> DisparityTable:
+    """The funnel of a built dataset, kept of candidates in every cell, with intervals at the level.
 
     Raises:
         InputError: no built dataset.
     """
     decided, attributes, groups = _read(dataset)
     cells = {
-        (cell.attribute, cell.demographic): cell for cell in funnel(decided, attributes, groups, level=LEVEL)
+        (cell.attribute, cell.demographic): cell for cell in funnel(decided, attributes, groups, level=level)
     }
     rows = [
         (attribute, "kept", tuple(_text(cells[attribute, group]) for group in groups))
         for attribute in attributes
     ]
     rows += _rejections(decided, groups)
-    title = f"Kept of candidates, {LEVEL * 100:g} % Wilson intervals on the effective size by identity"
+    title = f"Kept of candidates, {level * 100:g} % Wilson intervals on the effective size by identity"
     return DisparityTable(title, tuple(groups), tuple(rows), tuple(_notes(decided, attributes, groups)))
 
 
@@ -66,7 +64,7 @@ def _notes(decided: Sequence[Decided], attributes: Sequence[str], groups: Sequen
     ]
 
 
-def funnel_csv(dataset: Path) -> str:
+def funnel_csv(dataset: Path, level: float = 0.999) -> str:
     """One row a cell, numbers with all their digits, then a column a rule.
 
     Raises:
@@ -77,12 +75,12 @@ def funnel_csv(dataset: Path) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     heads = ["attribute", "demographic", "candidates", "kept", "identities", "share", "low", "high", "level"]
     writer.writerow([*heads, *(f"rejected_{reason}" for reason in REASONS)])
-    for cell in funnel(decided, attributes, groups, level=LEVEL):
+    for cell in funnel(decided, attributes, groups, level=level):
         counts = [cell.candidates, cell.kept, cell.identities]
         shares = ["" if value is None else value for value in (cell.share, cell.low, cell.high)]
         rejected = [cell.rejected.get(reason, 0) for reason in REASONS]
         writer.writerow(
-            [_label(cell.attribute), _label(cell.demographic), *counts, *shares, LEVEL, *rejected]
+            [_label(cell.attribute), _label(cell.demographic), *counts, *shares, level, *rejected]
         )
     return stream.getvalue()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +35,8 @@ DEPTH = 4.0
 AT_LEAST = 50_000
 """Scores that are kept whatever the share."""
 HISTOGRAM_BINS = 100
+HIGHEST_LEVEL = 0.999
+"""Of error rates: their changes rest on resamples, and their nulls on permutations."""
 DET_FMR = np.concatenate([[0.0], np.logspace(-6, 0, 49)])
 
 
@@ -45,7 +48,7 @@ class RecognitionOptions:
         target_fmr: in (0, 1).
         threshold: a cosine to use instead, in [-1, 1].
         level: of intervals, in (0, 1).
-        draws, permutations: of the bootstrap and of the nulls.
+        draws, permutations: of the bootstrap and of the nulls; a high level takes more permutations.
     """
 
     target_fmr: float = 0.001
@@ -53,6 +56,23 @@ class RecognitionOptions:
     level: float = 0.95
     draws: int = 1000
     permutations: int = 499
+
+    def at_level(self, level: float) -> RecognitionOptions:
+        """Take another level, with permutations whose smallest p is at most half of 1 - level."""
+        least = math.ceil(2.0 / (1.0 - min(level, HIGHEST_LEVEL)) - 1e-6) - 1
+        return replace(self, level=level, permutations=max(self.permutations, least))
+
+    def check_level(self) -> None:
+        """Check the level before a recogniser is asked.
+
+        Raises:
+            InputError: it is beyond what resamples can show.
+        """
+        if self.level > HIGHEST_LEVEL:
+            raise InputError(
+                f"error rates of a recogniser take a --level of at most {HIGHEST_LEVEL}, got {self.level}: "
+                "they rest on resamples and permutations"
+            )
 
     def __post_init__(self) -> None:
         if not 0.0 < self.target_fmr < 1.0:

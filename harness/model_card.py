@@ -12,6 +12,7 @@ from harness.record import Attrition, Cell, Record
 from harness.report import words
 from harness.tables import (
     count_table,
+    discovery_table,
     disparity_table,
     escape_markdown,
     to_markdown,
@@ -132,6 +133,8 @@ def _section(record: Record) -> Iterator[str]:
     if not words.filtered_itself(record):
         for by in record.settings.by:
             yield from map(to_markdown, difference_tables(record, by).values())
+    if record.discovery:
+        yield to_markdown(discovery_table(record.discovery))
     yield "### Pairs without an answer"
     yield ""
     yield from _failures(record)

@@ -85,6 +85,7 @@ def recognise(
     """
     if outcomes.embedded is None or not np.isfinite(outcomes.embedded.source).any():
         return None
+    options.check_level()
     faces = faces_of(outcomes, outcomes.embedded, groups)
     gallery = open_gallery(faces, options)
     thresholds = set_thresholds(faces, gallery, options)

@@ -39,8 +39,11 @@ def recognition_tables(record: Record) -> list[DisparityTable]:
 def _tables(item: Recognition, groups: tuple[str, ...]) -> list[DisparityTable]:
     found = [_threshold_table(item)]
     if item.cells:
-        title = f"Error rates at {_operating_point(item.thresholds[0])}, {100 * item.level:g} % intervals"
-        found.append(DisparityTable(title, groups, tuple(_lines(item.cells, groups)), NOTES, justify="left"))
+        level = f"{100 * item.level:g} %"
+        title = f"Error rates at {_operating_point(item.thresholds[0])}, {level} intervals"
+        note = f"{level}: the level of error rates and searches unless --level gives one for all"
+        notes = (*NOTES, note)
+        found.append(DisparityTable(title, groups, tuple(_lines(item.cells, groups)), notes, justify="left"))
     if item.inequity:
         found.append(_inequity_table(item))
     return found

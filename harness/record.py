@@ -304,9 +304,12 @@ class Finding(_Part):
         attribute, concept, group: where.
         same_as: earlier concepts with the same scores, which this one repeats.
         delta, se, df: in the confirmation half.
-        p, p_adjusted: against |delta| <= margin in that half; Holm over the findings.
-        smallest: lower bound of |delta|.
+        p, p_adjusted: against |delta| <= margin in that half; Holm over the distinct findings.
+        smallest: lower bound of |delta|, simultaneous over the distinct findings (Bonferroni, 1 - alpha).
         confirmed: p_adjusted is at most alpha.
+        flags: of the cell, and of its confirmation half.
+        status, reason: of the estimate in the confirmation half.
+        reasons: field that is null though the status is "ok" -> why.
     """
 
     attribute: str
@@ -320,6 +323,10 @@ class Finding(_Part):
     p_adjusted: Probability | None
     smallest: FiniteFloat | None
     confirmed: bool
+    flags: tuple[str, ...] = ()
+    status: Status = "ok"
+    reason: str = ""
+    reasons: dict[str, str] = {}
 
 
 class Discovery(_Part):

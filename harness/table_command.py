@@ -21,6 +21,7 @@ from harness.streams import write_out
 from harness.tables import (
     DisparityTable,
     count_table,
+    discovery_table,
     disparity_table,
     printed_table,
     table_rows,
@@ -65,6 +66,10 @@ def table(
     differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
     recognition: Annotated[bool, typer.Option(help="A recogniser's error rates instead.")] = False,
     funnel: Annotated[bool, typer.Option(help="Of a built dataset: what the filter kept.")] = False,
+    level: Annotated[
+        float | None,
+        typer.Option(min=0.5, max=0.9999999, help="Of --funnel: of its intervals; 0.999 if none is given."),
+    ] = None,
     retrieved: Annotated[
         float | None,
         typer.Option(min=0, help="Seconds since 1970: when this is written.", rich_help_panel=_EEE),
@@ -76,6 +81,8 @@ def table(
     ] = None,
 ) -> None:
     """Write the disparity table of a run, of several runs side by side, or of a dataset's funnel."""
+    if level is not None and not funnel:
+        raise InputError("--level is of --funnel; the level of a run was set when it was audited")
     other_table = counts or differences or recognition or funnel
     if other_table and (len(sources) > 1 or style in _OF_RUNS):
         raise InputError(
@@ -97,9 +104,9 @@ def table(
         return
     if funnel:
         if style is Format.CSV:
-            write_out(funnel_csv(source))
+            write_out(funnel_csv(source, level or 0.999))
             return
-        shown = [funnel_table(source)]
+        shown = [funnel_table(source, level or 0.999)]
     elif source.suffix == ".csv":
         if style is Format.CSV:
             raise InputError(f"{source} is a CSV already; choose terminal, markdown, latex or html")
@@ -119,7 +126,9 @@ def table(
         else:
             rows = table_rows(record, concept or [])
             shown = [count_table(record, rows, by) if counts else disparity_table(record, rows, by)]
-            shown += plan_tables(record, rows) if by == "demographic" and not counts else []
+            if by == "demographic" and not counts:
+                shown += plan_tables(record, rows)
+                shown += [discovery_table(record.discovery)] if record.discovery else []
     _print(shown, style)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.record import Cell, Detail, Discovery, Interval, Record
+from harness.record import Cell, Detail, Discovery, Finding, Interval, Record
 from harness.stats import hall
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
@@ -157,29 +157,53 @@ def count_table(record: Record, rows: Sequence[Row], by: str = "demographic") ->
 
 
 def discovery_table(found: Discovery) -> DisparityTable:
-    """What a search found on half of the identities, and whether the other half confirms it."""
+    """What a search found on half of the identities, and whether the other half confirms it.
+
+    A concept that repeats another's scores stands in that one's line.
+    """
+    repeats: dict[Row, list[str]] = {}
+    for finding in found.findings:
+        if finding.same_as:
+            names = repeats.setdefault((finding.attribute, finding.same_as), [])
+            names += [] if finding.concept in names else [finding.concept]
     rows = tuple(
         (
             finding.attribute,
             finding.concept,
-            (
-                finding.group,
-                two_digits(finding.delta) if finding.delta is not None else NOT_MEASURED,
-                two_digits(finding.smallest) if finding.smallest is not None else NOT_MEASURED,
-                p_text(finding.p_adjusted),
-                "confirmed" if finding.confirmed else "not confirmed",
-                f"same scores as {finding.same_as}" if finding.same_as else "",
-            ),
+            (*_finding_texts(finding), ", ".join(repeats.get((finding.attribute, finding.concept), ()))),
         )
         for finding in found.findings
+        if not finding.same_as
     )
     title = (
         f"Search over {found.searched:,} changes for more than {two_digits(found.margin)}: found on half of "
         f"the identities, shown and tested on the other half (Holm, {two_digits(found.alpha)})"
     )
-    heads = ("group", "mean change", "at least", "p adjusted", "other half", "repeats")
-    note = "attributes that share source faces share their error: these are no independent confirmations"
-    return DisparityTable(title, heads, rows, (note,), justify="left")
+    heads = ("group", "mean change", "at least", "p adjusted", "other half", "same scores")
+    flags = {flag for finding in found.findings for flag in finding.flags}
+    level = f"{100 * (1 - found.alpha):g} %"
+    bound = '"at least" holds for all findings at once, so it can lie below the margin that the test confirms'
+    notes = (
+        f"{bound}; {level}: the level of searches and error rates unless --level gives one for all",
+        "attributes that share source faces share their error: these are no independent confirmations",
+        *(note for flag, note in FLAG_NOTES.items() if flag in flags),
+    )
+    return DisparityTable(title, heads, rows, notes, justify="left")
+
+
+def _finding_texts(finding: Finding) -> tuple[str, ...]:
+    marks = flag_marks(finding.flags)
+    if finding.delta is None:
+        change = NOT_MEASURED
+    else:
+        change = f"{two_digits(finding.delta)}{STATUS_MARKS[finding.status]}{marks}"
+    return (
+        finding.group,
+        change,
+        two_digits(finding.smallest) if finding.smallest is not None else NOT_MEASURED,
+        p_text(finding.p_adjusted),
+        "confirmed" if finding.confirmed else f"not confirmed{finding.reason and f' ({finding.reason})'}",
+    )
 
 
 def p_text(p: float | None) -> str:

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 from dataset_builder.funnel import Decided, FunnelCell, funnel
 
 
-def dataset_funnel(directory: Path) -> list[FunnelCell]:
+def dataset_funnel(directory: Path, level: float) -> list[FunnelCell]:
     """Count what the filter kept and rejected in every cell with candidates.
 
     Args:
         directory: a built dataset; anything without verdicts gives an empty list.
+        level: of the intervals, in (0, 1).
     """
     shards = sorted((directory / "verdicts").glob("*.parquet"))
     if not shards:
@@ -27,7 +28,7 @@ def dataset_funnel(directory: Path) -> list[FunnelCell]:
         Decided(attributes[attribute], groups[group], identity, reason or None)
         for attribute, group, identity, reason in zip(*columns, strict=True)
     ]
-    return [cell for cell in funnel(decided, attributes, groups) if cell.candidates]
+    return [cell for cell in funnel(decided, attributes, groups, level=level) if cell.candidates]
 
 
 def _names(schema: pa.Schema, column: str) -> list[str]:

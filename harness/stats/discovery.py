@@ -2,7 +2,11 @@
 
 A zero null is nearly always false, so the null is |delta| <= m with m stated. The default splits the
 identities: one half discovers, the other confirms with Holm. Without a split there are false discovery
-rates and intervals that account for the selection. Concepts with the same scores are one concept.
+rates and intervals that account for the selection. Concepts with the same scores are one concept. Tests and
+bounds of skewed cells are those of `harness.stats.hall`.
+
+"At least" is said of bounds that hold all at once: with planted effects, 79 to 91 % of searches printed a
+bound of a single test that lay above the truth.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+from numpy.typing import ArrayLike
 
+from harness.stats import hall
 from harness.stats.families import adjust
 from harness.stats.numerics import Bools, Floats, Ints
 
@@ -50,13 +55,14 @@ def split_identities(groups: Ints, clusters: Ints, *, seed: int) -> Bools:
     return np.isin(clusters, np.concatenate(chosen)) if chosen else np.zeros(0, dtype=bool)
 
 
-def exceeds_margin(delta: Floats, se: Floats, df: Floats, margin: float) -> Floats:
+def exceeds_margin(delta: Floats, se: Floats, df: Floats, margin: float, skew: ArrayLike = 0.0) -> Floats:
     """Return p values of the null |delta| <= margin against a larger effect (Hodges & Lehmann 1954).
 
     At its boundary, P(T > (|d| - m) / se) + P(T > (|d| + m) / se); for m = 0 the two-sided p.
 
     Args:
         delta, se, df: arrays of one shape; NaN where se is not positive.
+        skew: skewness of the estimates; 0 for Student's t.
         margin: m, non-negative, in units of the score.
 
     Raises:
@@ -66,14 +72,15 @@ def exceeds_margin(delta: Floats, se: Floats, df: Floats, margin: float) -> Floa
         raise ValueError(f"a margin must not be negative, got {margin}")
     s = np.where(se > 0.0, se, np.nan)
     size = np.abs(delta)
-    p = special.stdtr(df, (margin - size) / s) + special.stdtr(df, -(size + margin) / s)
+    away = np.sign(delta) * skew
+    p = hall.p_above(size, s, df, away, margin) + hall.p_above(size, s, df, away, -margin)
     return np.asarray(np.minimum(p, 1.0))
 
 
-def smallest_effect(delta: Floats, se: Floats, df: Floats, level: float) -> Floats:
+def smallest_effect(delta: Floats, se: Floats, df: Floats, level: float, skew: ArrayLike = 0.0) -> Floats:
     """Return the lower bound of |delta|: the distance of the interval at `level` from zero."""
-    half = special.stdtrit(df, 0.5 + level / 2.0) * np.where(se > 0.0, se, np.nan)
-    return np.asarray(np.maximum(0.0, np.abs(delta) - half))
+    low, high = hall.bounds(delta, np.where(se > 0.0, se, np.nan), df, skew, (1.0 - level) / 2.0)
+    return np.asarray(np.maximum(0.0, np.maximum(low, -high)))
 
 
 @dataclass(frozen=True)
@@ -81,13 +88,14 @@ class SearchTests:
     """The tests of a search, one entry each; arrays of shape (t,), NaN where undefined.
 
     Attributes:
-        delta, se, df: estimates.
+        delta, se, df, skew: estimates; skew is 0 where they are not skewed.
         same_as: index of the first test with the same scores (its own index if there is none before).
     """
 
     delta: Floats
     se: Floats
     df: Floats
+    skew: Floats
     same_as: Ints
 
     @property
@@ -110,7 +118,7 @@ class Discovery:
         p_by: Benjamini-Yekutieli adjusted (any dependence), to be shown beside.
         found: p_bh <= q.
         low, high: intervals of the found tests with false coverage rate q; NaN elsewhere.
-        smallest: lower bound of |delta| at level 1 - q.
+        smallest: lower bound of |delta|, simultaneous over all m tests at level 1 - q (Bonferroni).
         order: indices by `smallest`, largest first, undefined last.
     """
 
@@ -142,7 +150,7 @@ def discover(tests: SearchTests, *, margin: float, q: float = 0.05) -> Discovery
     """
     if not 0.0 < q < 1.0:
         raise ValueError(f"q must lie strictly between 0 and 1, got {q}")
-    p = exceeds_margin(tests.delta, tests.se, tests.df, margin)
+    p = exceeds_margin(tests.delta, tests.se, tests.df, margin, tests.skew)
     first, same = tests.first, tests.same_as
     m = int(first.sum())
     adjusted = np.full((2, len(p)), np.nan)
@@ -151,8 +159,10 @@ def discover(tests: SearchTests, *, margin: float, q: float = 0.05) -> Discovery
     p_bh, p_by = adjusted[:, same]
     found = np.asarray(p_bh <= q)
     share = max(int((found & first).sum()), 1) / max(m, 1)
-    half = special.stdtrit(tests.df, 1.0 - share * q / 2.0) * np.where(found, tests.se, np.nan)
-    smallest = smallest_effect(tests.delta, tests.se, tests.df, 1.0 - q)
+    low, high = hall.bounds(
+        tests.delta, np.where(found, tests.se, np.nan), tests.df, tests.skew, share * q / 2.0
+    )
+    smallest = smallest_effect(tests.delta, tests.se, tests.df, 1.0 - q / max(m, 1), tests.skew)
     return Discovery(
         margin=margin,
         q=q,
@@ -161,8 +171,8 @@ def discover(tests: SearchTests, *, margin: float, q: float = 0.05) -> Discovery
         p_bh=p_bh,
         p_by=p_by,
         found=found,
-        low=tests.delta - half,
-        high=tests.delta + half,
+        low=low,
+        high=high,
         smallest=smallest,
         order=_ranked(smallest),
     )
@@ -182,7 +192,9 @@ class Confirmation:
         p: p value in the second half, in the direction found in the first; NaN unless discovered.
         p_holm: Holm over the distinct discovered tests; NaN unless discovered and defined.
         confirmed: p_holm <= alpha.
-        smallest: lower bound of |delta| at level 1 - alpha in the second half; NaN unless discovered.
+        smallest: lower bound of |delta| in the second half, in the direction found in the first, simultaneous
+            over the distinct discovered tests at level 1 - alpha (Bonferroni); NaN unless discovered. It may
+            lie below the margin where Holm confirms: each holds with its own error alpha.
         order: indices of the discovered tests by `smallest`, largest first, then the others.
     """
 
@@ -215,14 +227,15 @@ def discover_and_confirm(
     if not np.array_equal(first.same_as, second.same_as):
         raise ValueError("both halves must list the same tests with the same repetitions")
     found = discover(first, margin=margin, q=alpha).found
-    s = np.where(second.se > 0.0, second.se, np.nan)
-    towards = np.sign(first.delta) * second.delta
-    p = np.where(found, special.stdtr(second.df, (margin - towards) / s), np.nan)
+    s = np.where(found & (second.se > 0.0), second.se, np.nan)
+    sign = np.sign(first.delta)
+    towards = sign * second.delta, s, second.df, sign * second.skew
+    p = hall.p_above(*towards, margin)
     p_holm = np.full(len(p), np.nan)
     distinct = found & first.first
     p_holm[distinct] = adjust(p[distinct], "holm").p
     p_holm = p_holm[first.same_as]
-    smallest = np.where(found, smallest_effect(second.delta, second.se, second.df, 1.0 - alpha), np.nan)
+    smallest = np.maximum(0.0, hall.bounds(*towards, alpha / max(int(distinct.sum()), 1))[0])
     return Confirmation(
         margin, alpha, found, p, p_holm, np.asarray(p_holm <= alpha), smallest, _ranked(smallest)
     )

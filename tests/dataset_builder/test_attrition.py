@@ -116,6 +116,17 @@ def test_the_card_says_whom_the_filter_cost_more(dataset: Path) -> None:
     assert "| attribute_absent |" in card
 
 
+def test_the_funnels_level_is_asked_for(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    widths = []
+    for level in (0.9, 0.999):
+        text = call(capsys, "table", dataset, "--funnel", "--format", "csv", "--level", level).out
+        rows = [row for row in csv.DictReader(io.StringIO(text)) if row["low"]]
+        assert {float(row["level"]) for row in rows} == {level}
+        widths.append([float(row["high"]) - float(row["low"]) for row in rows])
+    assert all(one < other for one, other in zip(*widths, strict=True))
+    assert "90 % Wilson" in call(capsys, "table", dataset, "--funnel", "--level", 0.9).out
+
+
 def test_a_funnel_of_something_else_is_one_clear_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

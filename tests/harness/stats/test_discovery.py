@@ -14,13 +14,14 @@ from harness.stats.discovery import (
     split_identities,
 )
 from harness.stats.families import adjust
+from harness.stats.intervals import cell_estimates
 
 
 def search(delta, se=0.1, df=30.0, same_as=None):
     delta = np.asarray(delta, dtype=float)
     n = len(delta)
     same = np.arange(n) if same_as is None else np.asarray(same_as)
-    return SearchTests(delta, np.broadcast_to(se, n).astype(float), np.full(n, df), same)
+    return SearchTests(delta, np.broadcast_to(se, n).astype(float), np.full(n, df), np.zeros(n), same)
 
 
 def test_a_zero_margin_is_the_two_sided_test():
@@ -136,6 +137,40 @@ def test_the_split_keeps_the_family_error():
         halves = [search(rng.normal(0.1, 0.1, size=50), df=1e6) for _ in range(2)]
         wrong += discover_and_confirm(*halves, margin=0.1, alpha=0.2).confirmed.any()
     assert wrong / 400 < 0.2
+
+
+def test_all_bounds_hold_at_once():
+    # 30 true effects among 200: with a bound of a single test each, most searches print one above the truth.
+    rng = np.random.default_rng(1)
+    truth = np.where(np.arange(200) < 30, 0.45, 0.0)
+    above = single = 0
+    for _ in range(400):
+        first, second = (search(truth + rng.normal(0, 0.1, size=200), df=1e6) for _ in range(2))
+        got = discover_and_confirm(first, second, margin=0.1, alpha=0.1)
+        above += bool((got.smallest > truth).any())
+        alone = smallest_effect(second.delta, second.se, second.df, 0.9)
+        single += bool((alone > truth)[got.discovered].any())
+    assert above / 400 < 0.1 + 2 * np.sqrt(0.1 * 0.9 / 400)
+    assert single / 400 > 0.7
+
+
+def test_the_bound_is_one_sided_in_the_direction_found():
+    got = discover_and_confirm(search([0.9, 0.8, -0.9]), search([0.6, -0.6, -0.7]), margin=0.1, alpha=0.06)
+    reach = stats.t.ppf(1 - 0.02, 30) * 0.1
+    np.testing.assert_allclose(got.smallest, [0.6 - reach, 0.0, 0.7 - reach])
+
+
+def test_skewed_tests_take_the_wider_bounds():
+    deltas = np.random.default_rng(1).exponential(size=20) - 5.0
+    cell = cell_estimates(np.zeros(20), deltas, np.arange(20), level=0.9)
+    tests = SearchTests(cell.delta, cell.se, cell.df, cell.skew, np.zeros(1, dtype=np.int64))
+    before = search([-9.0])
+    got = discover_and_confirm(before, tests, margin=0.1, alpha=0.05)
+    assert got.smallest[0] == pytest.approx(-cell.high[0])
+    assert got.smallest[0] < smallest_effect(cell.delta, cell.se, cell.df, 0.9)[0]
+    # At a margin equal to the bound, p is alpha.
+    at = discover_and_confirm(before, tests, margin=float(-cell.high[0]), alpha=0.05)
+    assert at.p[0] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_duplicated_concept_changes_no_discovery(structure, which, where):
     def found(columns):
         s, t = source[:, columns], transformed[:, columns]
         cell = cell_estimates(s, t, clusters)
-        tests = SearchTests(cell.delta, cell.se, cell.df, distinct_concepts(s, t))
+        tests = SearchTests(cell.delta, cell.se, cell.df, cell.skew, distinct_concepts(s, t))
         result = discover(tests, margin=0.01, q=0.2)
         return {
             int(c): (bool(f), float(p)) for c, f, p in zip(columns, result.found, result.p_bh, strict=True)
