@@ -31,8 +31,9 @@ from harness.record import (
     Family,
     PictureCheck,
     Record,
+    no_claim,
 )
-from harness.selection import selection_checks
+from harness.selection import Candidates, selection_checks
 from harness.stats.intervals import Method
 from targets.base.errors import InputError
 from targets.base.text import nearest
@@ -94,7 +95,7 @@ def make_record(
     card: TargetCard,
     origin: dict[str, Any],
     options: Options,
-    candidates: Outcomes | None = None,
+    candidates: Candidates | None = None,
 ) -> Record:
     """Compute everything a record holds.
 
@@ -103,7 +104,7 @@ def make_record(
         card: of the target.
         origin: where the pairs come from.
         options: what to compute.
-        candidates: outcomes of all candidates the pairs were filtered from, where they were asked about.
+        candidates: outcomes of all candidates the pairs were filtered from; None where there are none.
 
     Raises:
         InputError: a group, attribute or concept that is asked for and not there.
@@ -127,11 +128,13 @@ def make_record(
     entries, more = _disparities(estimates, axes, target, rows, outcomes.concepts, options)
     wanted = Wanted(options.margin, options.half_width, options.level)
     entries, apart = planned_differences(entries, cells, wanted)
-    selection = selection_checks(outcomes, estimates, candidates, rows, level=options.level)
+    selection, state = selection_checks(
+        outcomes, estimates, candidates or Candidates(), rows, level=options.level
+    )
     recognised = recognise(outcomes, target, attributes, groups, options.recognition, seed=options.seed)
     if recognised is not None and recognised[1].kinds:
         outcomes.compared = recognised[1]
-    depends = {(s.attribute, s.concept, s.a, s.b): s.depends_on_filter for s in selection}
+    depends = {(s.attribute, s.concept, s.a, s.b): bool(s.depends_on_filter) for s in selection}
     return Record(
         facedelta_version=version("facedelta"),
         data=_data(outcomes, origin),
@@ -147,13 +150,15 @@ def make_record(
         details=tuple(details),
         discovery=_discovery(outcomes, attributes, groups, cells, options),
         selection=tuple(selection),
+        selection_state=state,
         recognition=() if recognised is None else (recognised[0],),
         attrition=tuple(attrition(outcomes, target, attributes, groups, level=options.level)),
         picture_checks=tuple(
             PictureCheck(check=check, group=group, n_pairs=count)
             for (check, group), count in sorted(outcomes.picture_checks.items())
         ),
-        warnings=(*outcomes.warnings, *_row_warnings(rows, outcomes)),
+        filtered_by=outcomes.filtered_by,
+        warnings=(*outcomes.warnings, *_claim_warnings(outcomes), *_row_warnings(rows, outcomes)),
     )
 
 
@@ -201,6 +206,11 @@ def planned_rows(
 def named_concepts(taxonomy: Taxonomy) -> dict[str, str]:
     """Attribute -> the concept that the taxonomy pairs it with."""
     return {name: item.concept for name, item in taxonomy.attributes.items() if item.concept}
+
+
+def _claim_warnings(outcomes: Outcomes) -> list[str]:
+    reason = no_claim(outcomes.filtered_by)
+    return [reason] if reason else []
 
 
 def _row_warnings(rows: Sequence[Row], outcomes: Outcomes) -> list[str]:

@@ -13,6 +13,7 @@ from harness.captured_table import tabulated
 from harness.outcomes import CODES, OK, REASONS, CodeArray, Embedded, Failure, FloatArray, Labels, Outcomes
 from harness.pairs import Pairs
 from harness.record import Record
+from harness.selection import NOT_ASKED, Candidates
 from harness.similarity import CONCEPTS, MATCH, Similarities, captured_similarities, similarities
 from targets.base.tables import ObjectArray
 from targets.catalogue import LoadedTarget
@@ -57,10 +58,12 @@ def audit_pairs(
         if loaded.card.kind == "embedding":
             options.recognition.check_level()
         outcomes = audit_pictures(pairs, loaded, asking)
-        others = None
-        if candidates and pairs.candidates is not None:
+        others = Candidates()
+        if pairs.candidates is not None and candidates:
             same_references = replace(asking, references=outcomes.references or asking.references)
-            others = audit_pictures(pairs.candidates, loaded, same_references)
+            others = Candidates(audit_pictures(pairs.candidates, loaded, same_references))
+        elif pairs.candidates is not None:
+            others = Candidates(reason=NOT_ASKED)
     finally:
         loaded.close()
     return outcomes, make_record(outcomes, loaded.settled_card(), pairs.origin, options, others)
@@ -123,7 +126,8 @@ def audit_pictures(
         source_hash=_hashes(source),
         transformed_hash=_hashes(transformed),
         failures=list(pairs.failures),
-        warnings=[*pairs.warnings, *cautions, *_filter_warnings(pairs, loaded), *lacking],
+        warnings=[*pairs.warnings, *cautions, *lacking],
+        filtered_by=_filtered_by(pairs, loaded),
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=None if compared is None else compared.references,
         embedded=embedded,
@@ -183,12 +187,13 @@ def _compared(
     return captured_similarities(pairs.labels, first, second, before[:, 0], compare, references)
 
 
-def _filter_warnings(pairs: Pairs, loaded: LoadedTarget) -> list[str]:
-    """Say when the model under audit has itself decided which pairs were kept."""
-    digest = loaded.card.weights_digest
-    roles = [role for role, other in pairs.detectors.items() if other == digest]
-    consequence = "no disparity may be claimed from this run"
-    return [f"the same weights filtered the dataset ({role} detector): {consequence}" for role in roles]
+def _filtered_by(pairs: Pairs, loaded: LoadedTarget) -> tuple[str, ...]:
+    """Roles in which the model under audit has itself decided which pairs were kept.
+
+    A model without a known digest of its weights stands in a build by its spec.
+    """
+    known = {loaded.card.weights_digest or loaded.card.spec}
+    return tuple(role for role, other in pairs.detectors.items() if other in known)
 
 
 def _stack(seen: list[Seen], width: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -216,16 +216,22 @@ def targets_check(
 def capture_export(
     pairs: PairsArgument,
     out: Annotated[Path, typer.Option(help="New folder for the pictures and manifest.csv.")],
+    candidates: Annotated[
+        bool, typer.Option(help="Of a dataset, also rejected candidates: what does the filter do?")
+    ] = True,
     encoding: EncodingOption = "utf-8",
     progress: ProgressOption = True,
 ) -> None:
     """Write the pairs' pictures under names that can't be ambiguous, for a capture elsewhere."""
-    count, faults = export_pictures(load_pairs(pairs, encoding), out, show_progress=progress)
-    for fault in faults:
+    loaded = load_pairs(pairs, encoding)
+    done = export_pictures(loaded, out, candidates=candidates, show_progress=progress)
+    for fault in done.faults:
         typer.echo(f"left out: {message_line(fault)}", err=True)
-    typer.echo(f"{counted(count, 'picture')} and manifest.csv written to {out}")
-    if faults:
-        raise InputError(f"{counted(len(faults), 'picture')} could not be exported; the others are in {out}")
+    more = f", {done.rejected:,} of them of rejected candidates only," if done.rejected else ""
+    typer.echo(f"{counted(done.pictures, 'picture')}{more} and manifest.csv written to {out}")
+    if done.faults:
+        count = counted(len(done.faults), "picture")
+        raise InputError(f"{count} could not be exported; the others are in {out}")
 
 
 @detector_app.command("train")

@@ -25,6 +25,7 @@ from harness.tables import (
     STATUS_NOTES,
     DisparityTable,
     interval_text,
+    no_claim_notes,
     spreadsheet_text,
     two_digits,
 )
@@ -132,6 +133,8 @@ def compare_runs(
     cells = list(_cells(kept, rows, level))
     adjusted = adjust([cell.p for cell in cells]).p
     cells = [replace(cell, p_adjusted=float(p)) for cell, p in zip(cells, adjusted, strict=True)]
+    named = zip(("baseline", "new run"), runs, strict=True)
+    notes += [note for name, run in named for note in no_claim_notes(run.record, name)]
     return Comparison(level, tuple(cells), tuple(what_changed(*runs)), tuple(notes))
 
 

@@ -23,10 +23,13 @@ from harness.tables import (
 def difference_tables(record: Record, by: str = "demographic") -> dict[str, DisparityTable]:
     """Name -> table of one axis: its differences, of a coarser axis the interaction, and what was asked for.
 
-    Empty without a planned row.
+    Empty without a planned row; only the reason where a difference may not be claimed.
     """
     if not any(entry.by == by for entry in record.disparities):
         return {}
+    if record.no_claim:
+        title = f"Differences by {by}: none is shown"
+        return {"differences": DisparityTable(title, (), (), (record.no_claim,), justify="left")}
     tables = {
         "differences": difference_table(record, by),
         "interaction": interaction_table(record, by),
@@ -142,9 +145,15 @@ def _strata_notes(entries: Sequence[Disparity]) -> list[str]:
 
 
 def differences_to_csv(record: Record) -> str:
-    """Every pairwise difference in full, one row each; only the header where nothing is compared."""
+    """Every pairwise difference in full, one row each; only the header where nothing is compared.
+
+    Where a difference may not be claimed, its row holds the reason in place of numbers.
+    """
     rows = [
-        _csv_row(entry, pair, {"omnibus_p_adjusted": entry.omnibus.p_adjusted} | _own_columns(pair))
+        _claimed(
+            record,
+            _csv_row(entry, pair, {"omnibus_p_adjusted": entry.omnibus.p_adjusted} | _own_columns(pair)),
+        )
         for entry in record.disparities
         for pair in entry.pairwise
     ]
@@ -152,15 +161,30 @@ def differences_to_csv(record: Record) -> str:
 
 
 def interactions_to_csv(record: Record) -> str:
-    """Every difference inside a stratum and between two strata in full, one row each."""
+    """Every difference inside a stratum and between two strata in full, one row each.
+
+    Where a difference may not be claimed, its row holds the reason in place of numbers.
+    """
     rows = [
-        _csv_row(entry, one, {"kind": kind, "test_p": item.test.p, "test_p_adjusted": item.test.p_adjusted})
+        _claimed(
+            record,
+            _csv_row(
+                entry, one, {"kind": kind, "test_p": item.test.p, "test_p_adjusted": item.test.p_adjusted}
+            ),
+        )
         for entry in record.disparities
         if (item := entry.interaction) is not None
         for kind, differences in (("within", item.within), ("between", item.between))
         for one in differences
     ]
     return csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"
+
+
+def _claimed(record: Record, row: Mapping[str, object]) -> dict[str, object]:
+    """The row as it is, or labels and the reason alone."""
+    labels = ("target", "by", "attribute", "concept", "a", "b")
+    kept = {name: "" if record.no_claim and name not in labels else value for name, value in row.items()}
+    return {**kept, "no_claim": record.no_claim}
 
 
 def _own_columns(pair: Difference) -> dict[str, object]:

@@ -89,6 +89,8 @@ def every_eval_ever(record: Record, provenance: Provenance) -> str:
 def _notes(record: Record) -> dict[str, str]:
     """What to keep in mind, as texts, for the schema has no other place for it."""
     notes = {f"warning {number}": text for number, text in enumerate(record.warnings, 1)}
+    if record.no_claim:
+        notes["no disparity claim"] = record.no_claim
     notes |= {f"reading {number}": text for number, text in enumerate(words.READING, 1)}
     empty = [without_value(cell) for cell in shown_cells(record) if cell.delta is None]
     return notes | {f"without a value {number}": text for number, text in enumerate(empty, 1)}

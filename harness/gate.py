@@ -28,6 +28,7 @@ from harness.finished import ComparedRuns, FinishedRun, FloatArray, compared_run
 from harness.paired_rates import ErrorRates, Wanted, cell_counts, counts_of, open_error_rates
 from harness.policy import EVERY, Limits, Policy, Rule, load_policy
 from harness.similarity import CONCEPTS
+from harness.tables import no_claim_notes
 from harness.unchanged import constant_score, unchanged_acquisition, unchanged_rates, unchanged_scores
 from harness.verdict import Decided, Outcome, Planned, decide
 from targets.base.errors import InputError, NotComparableError
@@ -358,6 +359,7 @@ def _notes(runs: ComparedRuns, policy: Policy, checks: Sequence[Check]) -> list[
             notes.append(
                 f"{rule.attribute}: no baseline for {shortlist(more)}, so nothing is said about them"
             )
+    notes += [*no_claim_notes(base.record, "baseline"), *no_claim_notes(new.record, "new run")]
     if common.pictures_unknown():
         notes.append("both runs are of finished scores: nobody has seen whether the pictures are the same")
     if base.record.settings.level != new.record.settings.level:

@@ -130,9 +130,8 @@ def _section(record: Record) -> Iterator[str]:
         yield to_markdown(disparity_table(record, record.rows, by))
         yield to_markdown(count_table(record, record.rows, by))
     yield from map(to_markdown, plan_tables(record, record.rows))
-    if not words.filtered_itself(record):
-        for by in record.settings.by:
-            yield from map(to_markdown, difference_tables(record, by).values())
+    for by in record.settings.by:
+        yield from map(to_markdown, difference_tables(record, by).values())
     if record.discovery:
         yield to_markdown(discovery_table(record.discovery))
     yield "### Pairs without an answer"

@@ -117,6 +117,7 @@ class Outcomes:
         source_hash, transformed_hash: (n,) pixel hashes, None where no picture was decoded.
         failures: what was excluded, in words.
         warnings: one sentence each.
+        filtered_by: roles of the detectors whose weights are the target's.
         picture_checks: (check, group) -> number of pairs, e.g. of unequal picture size.
         references: other source pictures behind each ``match``, or None where there is no such concept.
         embedded: the vectors, where the target is an embedder.
@@ -132,6 +133,7 @@ class Outcomes:
     transformed_hash: ObjectArray
     failures: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    filtered_by: tuple[str, ...] = ()
     picture_checks: dict[tuple[str, str], int] = field(default_factory=dict)
     references: int | None = None
     embedded: Embedded | None = None

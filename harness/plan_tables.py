@@ -41,7 +41,7 @@ def difference_plan_table(record: Record, by: str = "demographic") -> DisparityT
     """Every difference against the margin and half-width asked for; None where nobody asked."""
     settings = record.settings
     entries = [entry for entry in record.disparities if entry.by == by]
-    if not entries or (settings.margin is None and settings.half_width is None):
+    if record.no_claim or not entries or (settings.margin is None and settings.half_width is None):
         return None
     heads = ["difference", "b minus a", f"smallest found by its {_level(record)} band"]
     heads += [] if settings.margin is None else [f"inside ± {two_digits(settings.margin)}?"]

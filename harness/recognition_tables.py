@@ -6,7 +6,15 @@ from collections.abc import Iterable
 
 from harness.recognition_record import ErrorRate, Recognition, RecognitionCell, RecognitionThreshold
 from harness.record import Record
-from harness.tables import NOT_MEASURED, DisparityTable, csv_text, p_text, spreadsheet_text, two_digits
+from harness.tables import (
+    NOT_MEASURED,
+    DisparityTable,
+    csv_text,
+    no_claim_notes,
+    p_text,
+    spreadsheet_text,
+    two_digits,
+)
 from targets.base.errors import InputError
 
 COMPARISONS = {
@@ -33,18 +41,19 @@ def recognition_tables(record: Record) -> list[DisparityTable]:
     """
     if not record.recognition:
         raise InputError("the run has no recognition error rates: its target gives no vectors")
-    return [table for item in record.recognition for table in _tables(item, record.groups)]
+    return [table for item in record.recognition for table in _tables(item, record)]
 
 
-def _tables(item: Recognition, groups: tuple[str, ...]) -> list[DisparityTable]:
+def _tables(item: Recognition, record: Record) -> list[DisparityTable]:
+    groups = record.groups
     found = [_threshold_table(item)]
     if item.cells:
         level = f"{100 * item.level:g} %"
         title = f"Error rates at {_operating_point(item.thresholds[0])}, {level} intervals"
         note = f"{level}: the level of error rates and searches unless --level gives one for all"
-        notes = (*NOTES, note)
+        notes = (*no_claim_notes(record), *NOTES, note)
         found.append(DisparityTable(title, groups, tuple(_lines(item.cells, groups)), notes, justify="left"))
-    if item.inequity:
+    if item.inequity and not record.no_claim:
         found.append(_inequity_table(item))
     return found
 

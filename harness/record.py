@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Never
 
@@ -17,6 +18,7 @@ SCHEMA_VERSION: Literal["facedelta.audit/1"] = "facedelta.audit/1"
 RECORD_FILE = "record.json"
 
 Status = Literal["ok", "zero_variance", "undefined"]
+Availability = Literal["ok", "not_available"]
 Probability = Annotated[FiniteFloat, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 
@@ -357,6 +359,9 @@ class SelectionCheck(_Part):
         depends_on_filter: the two disagree in sign or decision.
         keep_a, keep_b: kept share of the scorable candidates.
         lee_low, lee_high: Lee (2009) trimming bounds on kept pairs.
+        lee_ci: interval around these bounds that holds the difference (Imbens & Manski 2004).
+        status: "not_available" where candidates of a or b were not answered; all but ``kept`` is null then.
+        reason: why, else null.
     """
 
     attribute: str
@@ -367,11 +372,30 @@ class SelectionCheck(_Part):
     candidates: FiniteFloat | None
     p_kept: Probability | None
     p_candidates: Probability | None
-    depends_on_filter: bool
+    depends_on_filter: bool | None
     keep_a: Probability | None
     keep_b: Probability | None
     lee_low: FiniteFloat | None
     lee_high: FiniteFloat | None
+    lee_ci: Interval | None = None
+    status: Availability = "ok"
+    reason: str | None = None
+
+
+class SelectionState(_Part):
+    """Whether it can be told what the filter does to differences.
+
+    Attributes:
+        status: "ok", "partial" (some checks are not available) or "not_available".
+        reason: why it is not "ok", else null.
+        rejected: rejected candidates that were asked about.
+        unanswered: those of them without an answer.
+    """
+
+    status: Literal["ok", "partial", "not_available"]
+    reason: str | None
+    rejected: Count = 0
+    unanswered: Count = 0
 
 
 class Attrition(_Part):
@@ -452,7 +476,11 @@ class AuditSettings(_Part):
 
 
 class Record(_Part):
-    """All that an audit found."""
+    """All that an audit found.
+
+    ``filtered_by`` holds the roles of the detectors whose weights are the target's own: such a model has
+    itself decided which pairs were kept, so that no difference between groups may be claimed.
+    """
 
     schema_version: Literal["facedelta.audit/1"] = Field(default=SCHEMA_VERSION, alias="schema")
     facedelta_version: str
@@ -469,12 +497,27 @@ class Record(_Part):
     details: tuple[Detail, ...] = ()
     discovery: Discovery | None = None
     selection: tuple[SelectionCheck, ...] = ()
+    selection_state: SelectionState | None = None
     recognition: tuple[Recognition, ...] = ()
     attrition: tuple[Attrition, ...] = ()
     picture_checks: tuple[PictureCheck, ...] = ()
+    filtered_by: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @property
+    def no_claim(self) -> str:
+        """Why no difference between groups may be claimed from this run; empty where one may."""
+        return no_claim(self.filtered_by)
+
+
+def no_claim(filtered_by: Sequence[str]) -> str:
+    """The sentence for a run whose model has filtered the pairs in these roles; empty without any."""
+    if not filtered_by:
+        return ""
+    roles = ", ".join(f"{role} detector" for role in filtered_by)
+    return f"the same weights filtered the dataset ({roles}): no disparity may be claimed from this run"
 
 
 def write_record(record: Record, run: Path) -> None:

@@ -17,6 +17,7 @@ from harness.tables import (
     count_text,
     csv_text,
     mark_notes,
+    no_claim_notes,
     spreadsheet_text,
     table_rows,
 )
@@ -88,6 +89,7 @@ def side_by_side_table(runs: Sequence[NamedRun], wanted: Sequence[str], by: str)
     marks = mark_notes([cell for own in cells for cell in own.values()], rows)
     unasked = any(NOT_ASKED in line[2] for line in lines)
     notes = [
+        *(note for run in runs for note in no_claim_notes(run.record, run.name)),
         *_data_notes(runs),
         _NO_TEST,
         *notes,

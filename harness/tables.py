@@ -139,8 +139,13 @@ def disparity_table(record: Record, rows: Sequence[Row], by: str = "demographic"
     target = record.targets[0].name
     title = f"{target}: mean change of score, transformed minus source{axis}, {level} intervals, {method}"
     cells = [cell for cell in record.cells if cell.by == by]
-    notes = [*mark_notes(cells, rows), *support_notes(cells, rows)]
+    notes = [*no_claim_notes(record), *mark_notes(cells, rows), *support_notes(cells, rows)]
     return DisparityTable(title, _groups(cells), _lines(cells, rows, cell_text), tuple(notes))
+
+
+def no_claim_notes(record: Record, name: str = "") -> list[str]:
+    """Why a difference between groups may not be claimed; none where it may."""
+    return [f"{name}: {record.no_claim}" if name else record.no_claim] if record.no_claim else []
 
 
 def count_table(record: Record, rows: Sequence[Row], by: str = "demographic") -> DisparityTable:

@@ -16,6 +16,7 @@ from rich.table import Table
 from harness.outcomes import Outcomes
 from harness.recognition_tables import refusal
 from harness.record import Record
+from harness.report import words
 from harness.tables import DisparityTable
 from targets.base.text import counted, shortlist, without_control_characters
 
@@ -135,6 +136,8 @@ def print_summary(out: Console, record: Record, outcomes: Outcomes, run: Path) -
     checks = {check.check for check in record.picture_checks}
     if checks:
         say(out, f"picture checks to look at in record.json: {shortlist(sorted(checks), 8)}")
+    if reason := words.filter_sentence(record):
+        say(out, reason)
     for warning in record.warnings:
         say(out, f"warning: {warning}")
     say(out, f"written to {run}")

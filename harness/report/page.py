@@ -109,6 +109,7 @@ def page(run: FinishedRun, pictures: Pictures, dataset: Path | None = None) -> s
             recognisers=list(_recognisers(record)),
             recognition_reading=words.RECOGNITION,
             funnel=dataset_funnel(dataset, record.settings.level) if dataset else [],
+            filter_reason=words.filter_sentence(record),
             attrition=[item for item in record.attrition if item.lost],
             failures=_failures(run),
             failures_left=MOST_FAILURES,

@@ -86,15 +86,16 @@ def _changes(record: Record) -> Iterator[str]:
 
 
 def _groups(record: Record) -> Iterator[str]:
+    if record.no_claim:
+        words = "The model under audit has itself filtered the pairs: nothing is said about groups"
+        yield f"{words} ({record.no_claim})."
+        return
     entries = [entry for entry in record.disparities if entry.by == "demographic"]
     defined = [entry for entry in entries if entry.omnibus.p_adjusted is not None]
     if not defined:
         return
     alpha = 1 - record.settings.level
     rejected = [entry for entry in defined if (entry.omnibus.p_adjusted or 0.0) <= alpha]
-    if filtered_itself(record):
-        yield "The model under audit has itself filtered the pairs: nothing is said about groups."
-        return
     text = f"In {len(rejected)} of {counted(len(defined), 'row')} the groups' mean changes are not all equal"
     yield f"{text} (Games-Howell tests, Holm over the rows)."
     for entry in rejected:
@@ -123,12 +124,12 @@ def _axes(record: Record) -> Iterator[str]:
             for e in entries
             if (item := e.interaction) and (p := item.test.p_adjusted) is not None
         ]
-        if tested and not filtered_itself(record):
+        if tested and not record.no_claim:
             yield (
                 f"By {by} with equal weights, the mean changes are not all equal in "
                 f"{sum(p <= alpha for p in tested)} of {counted(len(tested), 'row')}."
             )
-        if crossed and not filtered_itself(record):
+        if crossed and not record.no_claim:
             count = sum(p <= alpha for _, p in crossed)
             yield (
                 f"In {count} of {counted(len(crossed), 'row')} the difference by {crossed[0][0]} is not the "
@@ -152,13 +153,19 @@ def _caveats(record: Record) -> Iterator[str]:
     empty = sorted({cell.group for cell in _shown(record)} - {cell.group for cell in cells})
     if empty:
         yield f"No pair at all for {shortlist(empty)}."
+    if sentence := filter_sentence(record):
+        yield sentence
     if record.data.fault_share:
         yield f"{record.data.fault_share:.1%} of rows and pairs were lost to a broken file, row or answer."
 
 
-def filtered_itself(record: Record) -> bool:
-    """Whether the model under audit has filtered the pairs, so that nothing may be said about groups."""
-    return any("the same weights filtered" in warning for warning in record.warnings)
+def filter_sentence(record: Record) -> str:
+    """Why nobody can tell what the filter does to differences; empty where it is told or none is shown."""
+    state = record.selection_state
+    if state is None or state.status == "ok" or not record.disparities or record.no_claim:
+        return ""
+    some = "some differences" if state.status == "partial" else "differences"
+    return f"What the filter does to {some} is not available: {state.reason}."
 
 
 def cell_sentence(cell: Cell) -> str:

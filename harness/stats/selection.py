@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import optimize, special
 
 from harness.stats.contrasts import PairwiseContrasts
-from harness.stats.numerics import Bools, Floats
+from harness.stats.numerics import Bools, Floats, Ints
 
 
 def depends_on_filter(kept: PairwiseContrasts, candidates: PairwiseContrasts, *, alpha: float) -> Bools:
@@ -97,6 +98,95 @@ def _trimmed_means(ordered: Floats, trimmed: float) -> tuple[float, float]:
     n = len(ordered)
     weights = np.clip(n * (1.0 - trimmed) - np.arange(n), 0.0, 1.0)
     return float(weights @ ordered / weights.sum()), float(weights @ ordered[::-1] / weights.sum())
+
+
+@dataclass(frozen=True)
+class FilteredGroup:
+    """What a filter left of one group.
+
+    Attributes:
+        deltas: kept deltas, shape (n,), finite.
+        people: code of the identity behind each, shape (n,).
+        candidate_people: the same of every scorable candidate, kept ones included, shape (N,).
+    """
+
+    deltas: Floats
+    people: Ints
+    candidate_people: Ints
+
+
+@dataclass(frozen=True)
+class LeeInterval:
+    """An interval that holds the difference of the common part with a given probability, or NaN."""
+
+    low: float
+    high: float
+    status: str
+
+
+def lee_interval(a: FilteredGroup, b: FilteredGroup, *, level: float) -> LeeInterval:
+    """Widen Lee's bounds by their sampling error (Imbens & Manski 2004).
+
+    Standard errors of the bounds are those of their influence functions (Lee 2009, proposition 3), summed
+    by identity: of the trimmed mean, of the quantile at the cut, of both kept shares. The critical value c
+    solves T(c + width / larger se) - T(-c) = level, with Student's T of Welch's degrees of freedom, since
+    what is to be held is the difference itself and not both bounds.
+
+    Args:
+        a, b: the groups; identities of the two are apart.
+        level: probability that the interval holds the difference, in (0, 1).
+    """
+    bounds = lee_bounds(a.deltas, len(a.candidate_people), b.deltas, len(b.candidate_people))
+    nan = float("nan")
+    if bounds.status != "ok" or min(len(np.unique(side.people)) for side in (a, b)) < 2:
+        return LeeInterval(nan, nan, "undefined")
+    fuller, other, sign = (b, a, 1.0) if bounds.keep_b > bounds.keep_a else (a, b, -1.0)
+    trims = (True, False) if sign > 0 else (False, True)
+    found = [_bound_error(fuller, other, from_above=above) for above in trims]
+    se, df = max(error for error, _ in found), min(freedom for _, freedom in found)
+    if se == 0.0:
+        return LeeInterval(bounds.low, bounds.high, "ok")
+    c = _imbens_manski((bounds.high - bounds.low) / se, df, level)
+    return LeeInterval(bounds.low - c * found[0][0], bounds.high + c * found[1][0], "ok")
+
+
+def _bound_error(fuller: FilteredGroup, other: FilteredGroup, *, from_above: bool) -> tuple[float, float]:
+    """Standard error and degrees of freedom of a bound: the fuller group's trimmed mean minus the other's."""
+    kept = [len(side.deltas) / len(side.candidate_people) for side in (fuller, other)]
+    values = fuller.deltas if from_above else -fuller.deltas
+    order = np.argsort(values, kind="stable")
+    n = len(values)
+    weights = np.empty(n)
+    weights[order] = np.clip(n * kept[1] / kept[0] - np.arange(n), 0.0, 1.0)
+    mean = float(weights @ values / weights.sum())
+    cut = float(values[weights > 0.0].max())
+    own = _sums(fuller, weights * (values - cut) / kept[1], cut - mean)
+    # The other group's kept share decides how much is trimmed; its own mean has the opposite sign.
+    away = other.deltas - other.deltas.mean()
+    away = away if from_above else -away
+    theirs = _sums(other, (cut - mean - away) / kept[1], mean - cut)
+    parts = [len(sums) / (len(sums) - 1) * float(sums @ sums) for sums in (own, theirs)]
+    variance = sum(parts)
+    spread = sum(v**2 / (len(sums) - 1) for v, sums in zip(parts, (own, theirs), strict=True))
+    return float(np.sqrt(variance)), variance**2 / spread if spread else 1.0
+
+
+def _sums(side: FilteredGroup, of_kept: Floats, of_all: float) -> Floats:
+    """Sums by identity of an influence function: a value a kept pair, and one that every candidate has."""
+    people, codes = np.unique(side.candidate_people, return_inverse=True)
+    sums = of_all * np.bincount(codes, minlength=len(people))
+    np.add.at(sums, np.searchsorted(people, side.people), of_kept)
+    return np.asarray(sums / len(codes))
+
+
+def _imbens_manski(width: float, df: float, level: float) -> float:
+    """The c with T(c + width) - T(-c) = level: between the one-sided quantile and the two-sided."""
+
+    def excess(c: float) -> float:
+        return float(special.stdtr(df, c + width) - special.stdtr(df, -c) - level)
+
+    two_sided = float(special.stdtrit(df, 0.5 + level / 2.0))
+    return float(optimize.brentq(excess, 0.0, 1.01 * two_sided))
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def test_the_model_that_filtered_the_pairs_gets_no_table_of_differences(
     run = write_deltas(tmp_path / "run", cells)
     assert "Omnibus tests" in call(capsys, "table", run, "--format", "model-card").out
     data = json.loads((run / "record.json").read_text(encoding="utf-8"))
-    data["warnings"] = ["the same weights filtered the dataset (attribute detector): no claim"]
+    data["filtered_by"] = ["attribute"]
     (run / "record.json").write_text(json.dumps(data), encoding="utf-8")
     text = call(capsys, "table", run, "--format", "model-card").out
     assert "Omnibus tests" not in text
