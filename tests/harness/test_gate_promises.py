@@ -183,7 +183,7 @@ def test_a_score_that_falls_for_every_picture(tmp_path: Path, capsys: pytest.Cap
         result = gate(fallen, base, policy(tmp_path, {**RULE, "metric": "level", "side": side}))
         assert {check.outcome for check in result.checks} == {"fail"}
         assert result.checks[0].change.change == pytest.approx(-0.3)
-        assert result.checks[0].name == f"level {side} sunglasses/sunglass WF"
+        assert result.checks[0].name == f"level {side} sunglasses/sunglass WM"
     shown = call(capsys, "compare", base, fallen)
     assert "0.5 to 0.2: -0.3 ==" in " ".join(shown.out.split())
     refused = call(
