@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.numbers import number
 from harness.tables import escape_markdown
 from harness.terminal import print_columns, say
 from targets.base.files import atomic, write_json
+from targets.base.text import counted
 
 GATE_SCHEMA = "facedelta.gate/1"
 _HEADS = ("check", "outcome", "change", "bound", "margin", "pairs", "identities", "to decide")
@@ -29,12 +31,23 @@ def print_gate(out: Console, result: GateResult) -> None:
     head, *heads = _HEADS
     rows = [((name,), texts) for name, *texts in map(_texts, result.checks)]
     print_columns(out, f"Gate: {result.new} against {result.baseline}", (head,), heads, rows)
-    for check in result.checks:
-        if not check.passed:
-            say(out, check.summary)
+    for line in _lines(result):
+        say(out, line)
     for note in result.notes:
         say(out, f"note: {note}")
     say(out, f"gate: {result.outcome}")
+
+
+def _lines(result: GateResult) -> list[str]:
+    """Why a check did not pass, what a pass leaves out, and which checks are of an unchanged model."""
+    lines = [check.summary for check in result.checks if not check.passed or _leaves_out(check)]
+    unchanged = Counter(check.reason for check in result.checks if check.passed and check.change.unchanged)
+    return [*lines, *(f"{counted(count, 'check')}: pass: {reason}" for reason, count in unchanged.items())]
+
+
+def _leaves_out(check: Check) -> bool:
+    change = check.change
+    return not change.unchanged and (change.lost > 0 or not check.planned.terms.unseen)
 
 
 def _texts(check: Check) -> tuple[str, ...]:
@@ -54,9 +67,11 @@ def _texts(check: Check) -> tuple[str, ...]:
 
 def _needed(check: Check) -> str:
     if check.identities_needed is not None:
-        return f"{check.identities_needed} identities"
-    # With a spread that is known, only a planned change beyond the margin leaves no number that would do.
-    return "none" if check.outcome == "inconclusive" and check.change.se > 0 else ""
+        total = " in both groups" if len(check.groups) > 1 else ""
+        return f"{check.identities_needed} identities{total}"
+    # With a spread that is known, only a change as large as the margin leaves no number that would do.
+    known = check.change.se > 0 and not check.change.cannot_pass and not check.planned.constant
+    return "none" if check.outcome == "inconclusive" and known else ""
 
 
 def write_junit(path: Path, result: GateResult) -> None:
@@ -84,6 +99,8 @@ def write_junit(path: Path, result: GateResult) -> None:
             kind = "failure" if check.outcome == "fail" else "error"
             fault = ElementTree.SubElement(case, kind, type=check.outcome, message=_xml(check.reason))
             fault.text = _xml(_in_lines(check))
+        else:
+            ElementTree.SubElement(case, "system-out").text = _xml(check.reason)
     with atomic(path) as temporary:
         ElementTree.ElementTree(suites).write(temporary, encoding="utf-8", xml_declaration=True)
 
@@ -107,7 +124,7 @@ def append_step_summary(path: Path, result: GateResult) -> None:
         _pipe(["---"] * len(_HEADS)),
     ]
     lines += [_pipe([escape_markdown(text) for text in _texts(check)]) for check in result.checks]
-    lines += ["", *(f"- {escape_markdown(check.summary)}" for check in result.checks if not check.passed)]
+    lines += ["", *(f"- {escape_markdown(line)}" for line in _lines(result))]
     lines += [f"- note: {escape_markdown(note)}" for note in result.notes]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8", newline="\n") as stream:

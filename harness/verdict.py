@@ -107,7 +107,7 @@ def _decided(planned: Planned, change: Change, p_beyond: float, level: float, li
         return Decided("inconclusive", f"{seen}: {words}", p_beyond)
     if change.cannot_pass:
         return Decided("inconclusive", f"{seen}: {change.cannot_pass}", p_beyond)
-    bound, words = _at_worst(change, planned)
+    bound, words = _at_worst(change, planned, limits)
     if lies_inside(change, planned.terms):
         return Decided("pass", f"{seen}, {words}: inside {against}", p_beyond, bound)
     needed = _needed(planned.terms, change, limits)
@@ -137,7 +137,7 @@ def _at_least(bound: float, harmful: Harmful) -> str:
     )
 
 
-def _at_worst(change: Change, planned: Planned) -> tuple[float, str]:
+def _at_worst(change: Change, planned: Planned, limits: Limits) -> tuple[float, str]:
     """The worst bound that a pass needs inside the margin, and words for it."""
     low, high = change.worst_low, change.worst_high
     further = low if -low > high else high
@@ -146,38 +146,50 @@ def _at_worst(change: Change, planned: Planned) -> tuple[float, str]:
     if not planned.terms.unseen:
         return bound, f"at worst {where} (breaks that no identity of the sample shows are ignored)"
     what = "pairs of identities" if change.floor.both_of_a_pair else "identities"
-    return bound, f"at worst {where} (up to {100 * change.unseen:.2g} % of {what} may have broken unseen)"
+    unseen = f"up to {100 * change.unseen:.2g} % of {what} may have broken unseen"
+    least = _identities(planned.terms, change, limits, planned.terms.margin, 0.0, se=0.0)
+    total = " in both groups" if len(change.floor.parts) > 1 else ""
+    return bound, f"at worst {where} ({unseen}, for which the margin takes {least} identities{total})"
+
+
+def _identities(
+    terms: Terms,
+    change: Change,
+    limits: Limits,
+    margin: float,
+    planned: float,
+    *,
+    se: float,
+    fail: bool = False,
+) -> int | None:
+    """How many identities would let a bound clear a margin, if the true change is the one planned."""
+    return identities_to_decide(
+        se,
+        change.identities,
+        margin,
+        NO_FLOOR if fail else change.floor,
+        planned=planned,
+        alpha=limits.alpha,
+        power=limits.power,
+        both=terms.harmful == "both" and not fail,
+    )
 
 
 def _needed(terms: Terms, change: Change, limits: Limits) -> int | None:
     """How many identities would decide, never fewer than there are."""
     if not math.isfinite(change.se) or not change.identities or change.cannot_pass:
         return None
-    both = terms.harmful == "both"
-
-    def enough(margin: float, planned: float, *, fail: bool) -> int | None:
-        return identities_to_decide(
-            change.se,
-            change.identities,
-            margin,
-            NO_FLOOR if fail else change.floor,
-            planned=planned,
-            alpha=limits.alpha,
-            power=limits.power,
-            both=both and not fail,
-        )
-
-    needed = enough(terms.margin, limits.planned_change, fail=False)
+    se = change.se
+    needed = _identities(terms, change, limits, terms.margin, limits.planned_change, se=se)
     if needed is not None and needed <= change.identities:
         # The plan holds less than what was seen, so what was seen is planned for: towards a pass or a fail.
         seen = max(harm(change.change, terms.harmful), abs(limits.planned_change))
         if math.isclose(seen, terms.margin, rel_tol=1e-9):
             return None
-        inside = seen < terms.margin
-        needed = (
-            enough(terms.margin, seen, fail=False) if inside else enough(seen - terms.margin, 0.0, fail=True)
-        )
+        if seen < terms.margin:
+            needed = _identities(terms, change, limits, terms.margin, seen, se=se)
+        else:
+            needed = _identities(terms, change, limits, seen - terms.margin, 0.0, se=se, fail=True)
     if needed is None:
         return None
-    groups = len(change.floor.parts)
-    return max(needed, change.identities + 1, limits.min_identities * groups)
+    return max(needed, change.identities + 1, limits.min_identities * len(change.floor.parts))

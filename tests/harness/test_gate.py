@@ -553,7 +553,7 @@ def test_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (suite,) = suites
     assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
     kinds = [[child.tag for child in case] for case in suite]
-    assert kinds == [["failure"], [], [], ["error"]]
+    assert kinds == [["failure"], ["system-out"], ["system-out"], ["error"]]
     for item in (suites, suite):
         counts = {name: item.get(name) for name in ("tests", "failures", "errors")}
         assert counts == {"tests": "4", "failures": "1", "errors": "1"}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from PIL import Image
@@ -66,6 +70,40 @@ def test_the_published_record_is_what_the_demo_gives_today(target: str, demo: tu
         )  # fmt: skip
         assert abs(mine["n_pairs"] - theirs["n_pairs"]) <= 1
         assert mine["delta"] == pytest.approx(theirs["delta"], abs=0.01 if mine["concept"] != "age" else 0.5)
+
+
+def readme_policy(folder: Path) -> Path:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"```toml\n(# policy\.toml\n.*?)```", text, re.DOTALL)
+    path = folder / "policy.toml"
+    path.write_text(found, encoding="utf-8")
+    return path
+
+
+def with_scores_lower(run: Path, group: str, sides: tuple[str, ...], folder: Path) -> Path:
+    """A copy of a run in which a group's scores are .3 lower."""
+    shutil.copytree(run, folder)
+    table = pq.read_table(folder / "pairs.parquet")
+    here = pc.equal(table["demographic"], group)
+    for name in [f"{side}:{concept}" for side in sides for concept in ("match", "identity")]:
+        lower = pc.if_else(here, pc.subtract(table[name], 0.3), table[name])
+        table = table.set_column(table.column_names.index(name), name, lower)
+    pq.write_table(table, folder / "pairs.parquet")
+    return folder
+
+
+def test_the_readme_s_policy_passes_the_same_run_and_fails_a_fallen_one(
+    demo: tuple[Path, Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, rules = demo[0] / "sface", readme_policy(tmp_path)
+    same = call(capsys, "gate", run, "--baseline", run, "--policy", rules)
+    assert (same.status, "unchanged" in same.out) == (0, True), same.out
+    cases = [("WF", ("source", "transformed")), ("AM", ("source", "transformed")), ("BM", ("transformed",))]
+    for number, (group, sides) in enumerate(cases):
+        fallen = with_scores_lower(run, group, sides, tmp_path / str(number))
+        result = call(capsys, "gate", fallen, "--baseline", run, "--policy", rules)
+        assert result.status == 1, result.out
+        assert f"level after sunglasses/match {group}: fail: change -0.3" in result.out
 
 
 def workflow_steps() -> dict[str, str]:
