@@ -19,7 +19,7 @@ from dataset_builder.detect.attributes import attribute_detector, planned_cost, 
 from dataset_builder.detect.distortion import load_distortion_model
 from dataset_builder.detect.evidence import Candidate, Detectors, gather
 from dataset_builder.filter import judge
-from dataset_builder.folder import BUILD_FILE, WORK_FOLDER
+from dataset_builder.folder import BUILD_FILE, CARD_FILE, WORK_FOLDER, is_build
 from dataset_builder.making import Making, Share
 from dataset_builder.methods import editor, source_generator
 from dataset_builder.plan import Plan
@@ -109,7 +109,10 @@ class Build:
         claim(self.out)
         used: dict[str, str] = {}
         with alone(self.out):
-            remove_leftovers(self.out)
+            remove_leftovers(self.out, (BUILD_FILE, CARD_FILE))
+            work = self.out / WORK_FOLDER
+            for folder in (work, *(path for path in work.rglob("*") if path.is_dir())):
+                remove_leftovers(folder)
             if faces is None:
                 making = self._making(recipe, taxonomy)
                 faces = self._made(making)
@@ -211,8 +214,7 @@ def refuse_foreign(out: Path) -> None:
     Raises:
         InputError: it holds files, and none of a build.
     """
-    ours = (out / WORK_FOLDER).exists() or (out / BUILD_FILE).exists()
-    if not ours and out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not is_build(out) and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(
             f"--out {out} must be a new or empty folder, or one that a build made: what it holds could be "
             "replaced"

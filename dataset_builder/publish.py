@@ -29,6 +29,7 @@ from targets.base.files import write_json, write_parquet, write_text
 from targets.base.hashing import canonical_json, file_digest
 
 ROWS_PER_SHARD = 1000
+_SHARDS = "train-*.parquet"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,9 @@ def publish(
         attributes,
         list(taxonomy.groups),
     )
-    files = {name: sorted(str(path.relative_to(out)) for path in (out / name).glob("*")) for name in CONFIGS}
+    files = {
+        name: sorted(str(path.relative_to(out)) for path in (out / name).glob(_SHARDS)) for name in CONFIGS
+    }
     text = card_text(
         recipe,
         taxonomy,
@@ -183,10 +186,17 @@ def _replace(out: Path, features: Mapping[str, Any], rows: Mapping[str, Iterator
             _write(fresh / config, features[config], some)
         (out / CARD_FILE).unlink(missing_ok=True)
         for config in rows:
-            shutil.rmtree(out / config, ignore_errors=True)
-            (fresh / config).rename(out / config)
+            _remove_shards(out / config)
+            for shard in (fresh / config).iterdir():
+                shard.rename(out / config / shard.name)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _remove_shards(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for shard in folder.glob(_SHARDS):
+        shard.unlink()
 
 
 def _write(folder: Path, features: Any, rows: Iterator[dict[str, Any]]) -> None:

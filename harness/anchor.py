@@ -10,15 +10,24 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from harness.comparison_file import COMPARISONS_FILE
-from harness.finished import PAIRS_FILE, FinishedRun, load_run
+from harness.finished import FinishedRun, load_run
+from harness.folder import (
+    COMPARISONS_FILE,
+    FAILURES_FILE,
+    FIGURES,
+    PAIRS_FILE,
+    REPORT_FILE,
+    at_work,
+    remove_results,
+    run_files,
+)
 from harness.record import RECORD_FILE
 from targets.base.errors import InputError
 from targets.base.files import atomic, write_json
 
 ANCHOR = "anchor"
 REASON_FILE = "reason.json"
-STORED = (PAIRS_FILE, "failures.parquet", COMPARISONS_FILE, RECORD_FILE)
+STORED = (PAIRS_FILE, FAILURES_FILE, COMPARISONS_FILE, RECORD_FILE)
 """What a gate needs of a run; the record comes last, since a folder with one is complete."""
 
 
@@ -34,7 +43,7 @@ def load_anchor(baseline: Path) -> FinishedRun | None:
 
 
 def replace_baseline(place: Path, by: Path, new_anchor: str | None = None) -> None:
-    """Copy a run's record and pairs over a baseline's and keep the anchor.
+    """Put a run's files, without its report, in the place of a baseline's and keep the anchor.
 
     Args:
         place: the baseline's folder.
@@ -42,21 +51,20 @@ def replace_baseline(place: Path, by: Path, new_anchor: str | None = None) -> No
         new_anchor: why the new run becomes the anchor too; None to keep the anchor.
 
     Raises:
-        InputError: both are one folder.
+        InputError: both are one folder, or a run is at work there.
     """
     if place.resolve() == by.resolve():
         raise InputError("the new run must not be the baseline itself")
-    if new_anchor is None and not (place / ANCHOR).is_dir():
-        _set_anchor(place, place, "the first baseline")
-    (place / RECORD_FILE).unlink(missing_ok=True)
-    for name in STORED:
-        if not (by / name).is_file():
-            (place / name).unlink(missing_ok=True)
-            continue
-        with atomic(place / name) as temporary:
-            shutil.copyfile(by / name, temporary)
-    if new_anchor is not None:
-        _set_anchor(place, by, new_anchor)
+    with at_work(place):
+        if new_anchor is None and not (place / ANCHOR).is_dir():
+            _set_anchor(place, place, "the first baseline")
+        remove_results(place)
+        for file in reversed(run_files(by)):
+            if file.name != REPORT_FILE and file.parent.name != FIGURES:
+                with atomic(place / file.relative_to(by)) as temporary:
+                    shutil.copyfile(file, temporary)
+        if new_anchor is not None:
+            _set_anchor(place, by, new_anchor)
 
 
 def _set_anchor(place: Path, run: Path, reason: str) -> None:

@@ -6,7 +6,6 @@ that text ends with 141 if the pipe has closed, and with 2 if the device is full
 
 from __future__ import annotations
 
-import shutil
 import tomllib
 from collections.abc import Sequence
 from enum import StrEnum
@@ -27,6 +26,7 @@ from harness.demo import run_demo
 from harness.detector_commands import add_commands as add_detector_commands
 from harness.doctor import examine
 from harness.exits import main as main
+from harness.folder import CACHE, at_work
 from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs, load_scores
 from harness.run import check_failures, show_run
@@ -35,8 +35,8 @@ from harness.table_command import table
 from harness.terminal import console
 from targets.base.config import validated
 from targets.base.errors import InputError
-from targets.base.files import remove_leftovers
 from targets.base.text import counted, message_line
+from targets.cache import forget_unpinned
 from targets.card import TargetCard
 from targets.catalogue import LoadedTarget, available, load_target
 from targets.conformance import run_checks
@@ -142,34 +142,33 @@ def audit(
         seed=seed,
         recognition=rates if level is None else rates.at_level(level),
     )
-    if scores is not None:
-        if pairs is not None or target is not None:
-            raise InputError("--scores FILE takes the place of PAIRS and --target; give one or the other")
-        outcomes, origin = load_scores(scores, encoding)
-        name = Path(scores).name
-        about = {"name": name, "spec": f"scores:{name}", "kind": "recorded", "score_range": score_range}
-        card = validated(TargetCard, {**about, "detection": "as in the scores"}, "--score-range")
-        record = make_record(outcomes, card, origin, options)
-    else:
-        if pairs is None or target is None:
-            raise InputError("give PAIRS and --target, or --scores FILE")
-        if score_range is not None:
-            raise InputError("--score-range belongs to --scores; a target says it in its card")
-        loaded = load_target(target, _parse_settings(settings))
-        remove_leftovers(out)
-        asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)
-        outcomes, record = audit_pairs(
-            load_pairs(pairs, encoding), loaded, options, asking, candidates=candidates
-        )
-        if not loaded.card.pinned:
-            # Without a digest of the weights a later run could silently reuse another model's scores.
-            shutil.rmtree(out / "cache", ignore_errors=True)
-    show_run(console(), record, outcomes, out)
+    if scores is not None and (pairs is not None or target is not None):
+        raise InputError("--scores FILE takes the place of PAIRS and --target; give one or the other")
+    if scores is None and (pairs is None or target is None):
+        raise InputError("give PAIRS and --target, or --scores FILE")
+    if scores is None and score_range is not None:
+        raise InputError("--score-range belongs to --scores; a target says it in its card")
+    with at_work(out):
+        if scores is not None:
+            outcomes, origin = load_scores(scores, encoding)
+            name = Path(scores).name
+            about = {"name": name, "spec": f"scores:{name}", "kind": "recorded", "score_range": score_range}
+            card = validated(TargetCard, {**about, "detection": "as in the scores"}, "--score-range")
+            record = make_record(outcomes, card, origin, options)
+        elif pairs is not None and target is not None:
+            loaded = load_target(target, _parse_settings(settings))
+            asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)
+            outcomes, record = audit_pairs(
+                load_pairs(pairs, encoding), loaded, options, asking, candidates=candidates
+            )
+        show_run(console(), record, outcomes, out)
+        # Without a digest of the weights a later run could silently reuse another model's scores.
+        forget_unpinned(out / CACHE)
     check_failures(record, outcomes, out)
 
 
 def _cache_root(out: Path, cache: Path | None, loaded: LoadedTarget) -> Path:
-    return cache if cache is not None and loaded.card.pinned else out / "cache"
+    return cache if cache is not None and loaded.card.pinned else out / CACHE
 
 
 def _parse_settings(items: Sequence[str] | None) -> dict[str, Any]:

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.folder import COMPARISONS_FILE
 from harness.kinds import Compared, Kept, Kind
 from harness.stats.comparisons import Comparisons, Design
 from harness.stats.numerics import Floats, Ints
 from targets.base.errors import InputError
 from targets.base.files import write_parquet
 
-COMPARISONS_FILE = "comparisons.parquet"
 _VERSION = "facedelta.comparisons/1"
 _TEXTS = ("attribute", "metric", "comparison", "side", "failures", "design")
 _CODES = ("first", "second", "left", "right")

@@ -12,6 +12,7 @@ from dataset_builder.pipeline import Build, Built
 from dataset_builder.recipe import find_recipe
 from harness.analysis import Options
 from harness.audit import Asking, audit_pairs
+from harness.folder import at_work, refuse_foreign
 from harness.gallery import RecognitionOptions
 from harness.pairs import load_pairs
 from harness.record import Record
@@ -47,6 +48,8 @@ def run_demo(
     Raises:
         MissingExtraError: the extra "demo" is not installed.
     """
+    for spec in TARGETS:
+        refuse_foreign(out / spec)
     recipe_path = find_recipe("demo")
     dataset = out / "dataset"
     shipped = Path(str(files("dataset_builder") / "demo"))
@@ -59,10 +62,11 @@ def run_demo(
         loaded = load_target(spec)
         asking = Asking(cache, show_progress=show_progress)
         options = Options(recognition=RecognitionOptions(threshold=SFACE_THRESHOLD))
-        outcomes, record = audit_pairs(pairs, loaded, options, asking)
-        record = record.model_copy(update={"warnings": (*record.warnings, *CAUTION)})
-        show_run(console, record, outcomes, out / spec)
-        say(console, f"report: {write_report(out / spec, str(dataset))}")
+        with at_work(out / spec):
+            outcomes, record = audit_pairs(pairs, loaded, options, asking)
+            record = record.model_copy(update={"warnings": (*record.warnings, *CAUTION)})
+            show_run(console, record, outcomes, out / spec)
+            say(console, f"report: {write_report(out / spec, str(dataset))}")
         records.append(record)
     return records
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.folder import PAIRS_FILE
 from harness.outcomes import cluster_codes
 from harness.record import RECORD_FILE, SCHEMA_VERSION, Record, read_record
 from targets.base.errors import InputError, NotComparableError
 from targets.base.tables import ObjectArray
 from targets.base.text import counted, shortlist
 
-PAIRS_FILE = "pairs.parquet"
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 _TEXTS = (

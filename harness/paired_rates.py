@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.changes import Change, Terms, counted_together, held, wider
-from harness.comparison_file import COMPARISONS_FILE, read_comparisons
+from harness.comparison_file import read_comparisons
 from harness.finished import CommonPairs, ComparedRuns
+from harness.folder import COMPARISONS_FILE
 from harness.kinds import Compared, Kept, Kind
 from harness.policy import Quantity, Side
 from harness.rate_changes import Rated, rate_change, rated

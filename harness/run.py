@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from harness.comparison_file import COMPARISONS_FILE, write_comparisons
+from harness.comparison_file import write_comparisons
 from harness.difference_tables import difference_tables, differences_to_csv, interactions_to_csv
+from harness.folder import COMPARISONS_FILE, FAILURES_FILE, PAIRS_FILE, TABLES, remove_results
 from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
 from harness.plan_tables import plan_tables
 from harness.recognition_tables import det_csv, histogram_csv, recognition_csv, recognition_tables
@@ -53,28 +54,26 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
         record: what was found.
         outcomes: what it was found from.
     """
-    (run / RECORD_FILE).unlink(missing_ok=True)
-    write_parquet(run / "pairs.parquet", pairs_table(outcomes))
-    write_parquet(run / "failures.parquet", failures_table(outcomes.failures))
-    write_text(run / "tables" / "cells.csv", to_csv(record))
-    write_text(run / "tables" / "differences.csv", differences_to_csv(record))
+    remove_results(run)
+    write_parquet(run / PAIRS_FILE, pairs_table(outcomes))
+    write_parquet(run / FAILURES_FILE, failures_table(outcomes.failures))
+    write_text(run / TABLES / "cells.csv", to_csv(record))
+    write_text(run / TABLES / "differences.csv", differences_to_csv(record))
     if any(entry.interaction for entry in record.disparities):
-        write_text(run / "tables" / "interactions.csv", interactions_to_csv(record))
-    write_text(run / "tables" / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))
-    write_text(run / "tables" / "deltas.tex", to_latex(disparity_table(record, record.rows)))
+        write_text(run / TABLES / "interactions.csv", interactions_to_csv(record))
+    write_text(run / TABLES / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))
+    write_text(run / TABLES / "deltas.tex", to_latex(disparity_table(record, record.rows)))
     if record.recognition:
-        write_text(run / "tables" / "recognition.csv", recognition_csv(record))
-        write_text(run / "tables" / "det.csv", det_csv(record))
-        write_text(run / "tables" / "score_histograms.csv", histogram_csv(record))
+        write_text(run / TABLES / "recognition.csv", recognition_csv(record))
+        write_text(run / TABLES / "det.csv", det_csv(record))
+        write_text(run / TABLES / "score_histograms.csv", histogram_csv(record))
         shown = "\n".join(to_markdown(table) for table in recognition_tables(record))
-        write_text(run / "tables" / "recognition.md", shown)
+        write_text(run / TABLES / "recognition.md", shown)
     if outcomes.compared is not None:
         write_comparisons(run, outcomes.compared)
         named = {"comparisons_sha256": file_digest(run / COMPARISONS_FILE)}
         (report,) = record.recognition
         record = record.model_copy(update={"recognition": (report.model_copy(update=named),)})
-    else:
-        (run / COMPARISONS_FILE).unlink(missing_ok=True)
     write_record(record, run)
 
 

@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from targets.base.errors import InputError
-from targets.base.files import write_json, write_parquet
+from targets.base.files import CACHE_DIGITS, CACHED, write_json, write_parquet
 from targets.base.hashing import settings_digest
 from targets.card import TargetCard
 from targets.images import PREPROCESSING_VERSION
@@ -59,7 +60,7 @@ class ScoreCache:
             "concepts": list(card.concepts),
             "preprocessing": PREPROCESSING_VERSION,
         }
-        directory = root / settings_digest(key)[:16]
+        directory = root / settings_digest(key)[:CACHE_DIGITS]
         cache = cls(directory, in_force={} if in_force is None else in_force)
         if directory.is_dir():
             cache._recall()
@@ -119,6 +120,8 @@ def forget_unpinned(root: Path) -> None:
 
     A later run could otherwise take the scores of another model for its own.
     """
-    for key in root.glob("*/key.json"):
+    for key in root.glob(f"{CACHED}/key.json"):
         if not json.loads(key.read_text(encoding="utf-8"))["weights"]:
             shutil.rmtree(key.parent)
+    with suppress(OSError):
+        root.rmdir()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
+from harness.folder import FIGURES, remove_results
 from harness.recognition_record import Recognition
 from harness.record import Record
 from harness.report.charts import CONFIG, altair
@@ -13,7 +13,6 @@ from harness.report.recognition_charts import det_chart, histogram_chart
 from targets.base.extras import require
 from targets.base.files import atomic, write_text
 
-FIGURES = "figures"
 SCALE = 2
 _STANDALONE = {**CONFIG, "background": "white", "padding": 12, "title": {"fontSize": 12, "anchor": "start"}}
 
@@ -32,7 +31,7 @@ def write_figures(record: Record, run: Path) -> list[Path]:
         MissingExtraError: the extra "report" is not installed.
     """
     folder = run / FIGURES
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_results(run, FIGURES)
     written = []
     for item in record.recognition:
         for name, chart in (("det", det_chart(item)), ("score_histograms", _histograms(item))):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from harness.difference_tables import difference_tables
 from harness.finished import FinishedRun, load_run
+from harness.folder import FAILURES_FILE, REPORT_FILE
 from harness.plan_tables import plan_tables
 from harness.record import Cell, Detail, Record
 from harness.report import charts, words
@@ -33,7 +34,6 @@ from harness.tables import (
 from targets.base.extras import require
 from targets.base.files import write_text
 
-REPORT_FILE = "report.html"
 MOST_FAILURES = 200
 # A private-use character marks where a link goes in a finished table; labels lose it.
 _MARK = "\ue000"
@@ -259,7 +259,7 @@ def _plain(text: str) -> str:
 
 
 def _failures(run: FinishedRun) -> list[dict[str, Any]]:
-    file = run.folder / "failures.parquet"
+    file = run.folder / FAILURES_FILE
     if not file.is_file():
         return []
     return list(pq.read_table(file).slice(0, MOST_FAILURES + 1).to_pylist())

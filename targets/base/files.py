@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+CACHE_DIGITS = 16
+CACHED = "[0-9a-f]" * CACHE_DIGITS
+"""Glob of folders of cached scores, which may lie among other files of their user."""
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that replaces it when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = _temporary(path)
     try:
         yield temporary
         with temporary.open("rb") as stream:
@@ -28,16 +38,23 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what killed writers left under ``folder``; nobody else may be writing there."""
-    for path in folder.rglob(".*.tmp"):
-        path.unlink(missing_ok=True)
+def remove_leftovers(folder: Path, names: Container[str] | None = None) -> None:
+    """Remove what killed writers left in ``folder``; nobody else may be writing there.
+
+    Args:
+        folder: looked at without the folders in it.
+        names: of the files that were to be written; None for any.
+    """
+    for path in folder.glob(".*.tmp"):
+        found = _TEMPORARY.fullmatch(path.name)
+        if found and (names is None or found["name"] in names):
+            path.unlink(missing_ok=True)
 
 
 def write_first(path: Path, text: str) -> None:
     """Write ``text`` whole, unless somebody else has written the file by then: the first one stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     temporary.write_text(text, encoding="utf-8")
     try:
         os.link(temporary, path)
