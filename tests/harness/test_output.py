@@ -20,7 +20,7 @@ metric = "delta"
 attribute = "glasses"
 concept = "smile"
 harmful = "both"
-margin = 0.05
+margin = 0.4
 """
 FULL = Path("/dev/full")
 
@@ -32,14 +32,15 @@ COLUMNS = ("pair_id", "identity", "demographic", "attribute", "concept", "source
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs with Japanese groups, one worse than the other, and a policy."""
     place = tmp_path_factory.mktemp("output")
-    for name, change in (("good", 0.1), ("worse", 0.4)):
+    for name, change in (("good", 0.1), ("worse", 0.7)):
         rows = [
             (f"{group}{i}", f"{group}{i}", group, "glasses", "smile", 0.2, 0.2 + change + (i * 7 % 11) / 100)
             for group in JAPANESE
             for i in range(24)
         ]
         write_csv(place / f"{name}.csv", COLUMNS, rows)
-        assert command("audit", "--scores", place / f"{name}.csv", "--out", place / name).status == 0
+        arguments = ("--scores", place / f"{name}.csv", "--score-range", 0, 1, "--out", place / name)
+        assert command("audit", *arguments).status == 0
     (place / "policy.toml").write_text(POLICY, encoding="utf-8")
     return place
 
@@ -143,5 +144,5 @@ def test_names_of_checks_are_whole_in_a_narrow_terminal_and_in_a_pipe(
         monkeypatch.setattr("harness.terminal.PIPE_WIDTH", width)
         shown = call(capsys, *arguments).out
         assert "…" not in shown
-        for word in (*name.split()[:-1], "outcome", "identities", "0.05 both", "to decide"):
+        for word in (*name.split()[:-1], "outcome", "identities", "0.4 both", "to decide"):
             assert word in shown
