@@ -11,7 +11,8 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -59,11 +60,13 @@ class LoadedTarget:
         target: the object itself.
         card: what is known about it.
         batch_size: pictures per call.
+        again: loads the same once more; None where the object came from elsewhere.
     """
 
     target: Target
     card: TargetCard
     batch_size: int
+    again: Callable[[], LoadedTarget] | None = None
 
     def settled_card(self) -> TargetCard:
         """The card with the settings that the target found out while it was asked."""
@@ -121,10 +124,14 @@ def load_target(spec: str, settings: Mapping[str, Any] | None = None) -> LoadedT
         InputError: unknown name, missing file, unknown setting, missing extra.
         TargetError: what was loaded has none of the three methods, or two of them.
     """
-    given = dict(settings or {})
+    loaded = _loaded(spec, dict(settings or {}))
+    return replace(loaded, again=partial(load_target, spec, settings))
+
+
+def _loaded(spec: str, given: dict[str, Any]) -> LoadedTarget:
     if spec.endswith(".toml"):
         section = validated(TargetFile, read_toml(Path(spec)), spec).target
-        return load_target(section.spec, {**section.settings, **given})
+        return _loaded(section.spec, {**section.settings, **given})
     path, _, class_name = spec.rpartition(":")
     if path.endswith(".py") or spec.endswith(".py"):
         return _from_file(Path(path or spec), class_name if path else "", spec, given)

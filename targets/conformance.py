@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from PIL import Image
 
 from targets.base.errors import FacedeltaError, TargetError
 from targets.base.foreign import foreign_code
+from targets.base.text import shortlist
 from targets.catalogue import LoadedTarget, describe, load_target
 from targets.drawn_pictures import coloured_quarters, drawn_faces
 from targets.frame import Frame
@@ -241,6 +242,22 @@ def _staged(loaded: LoadedTarget, faces: Sequence[Image.Image]) -> FloatArray:
     return answer.values if isinstance(answer, Scores) else np.asarray(answer, dtype=np.float64)
 
 
+def check_loaded_twice(loaded: LoadedTarget) -> None:
+    """Loaded a second time, it is the same model: same weights, same answers."""
+    if loaded.again is None:
+        return
+    faces = drawn_faces(3)
+    first = _ask(loaded, faces).values
+    other = loaded.again()
+    try:
+        _same(loaded, first, _ask(other, faces).values, "loaded twice, a weight may be random")
+    finally:
+        other.close()
+    if other.card.weights != loaded.card.weights:
+        changed = {name for name, _ in other.card.weights.items() ^ loaded.card.weights.items()}
+        raise TargetError(f"loaded twice: the digests of {shortlist(sorted(changed), 3)} differ")
+
+
 def check_closes(loaded: LoadedTarget) -> None:
     """``close`` may be called twice and leaves no file or thread open. The target is closed afterwards."""
     files, threads = _open_files(), set(threading.enumerate())
@@ -293,13 +310,15 @@ _MODEL_CHECKS: tuple[Check, ...] = (
     check_sizes,
     check_colours,
     check_staged,
+    check_loaded_twice,
 )
 _RECORDED_CHECKS: tuple[Check, ...] = (check_recorded_shape, check_unknown_picture)
 
 
 def checks_for(loaded: LoadedTarget) -> tuple[Check, ...]:
     """The checks that apply to a target of this kind and leave it usable."""
-    return _RECORDED_CHECKS if loaded.card.kind == "recorded" else _MODEL_CHECKS
+    checks = _RECORDED_CHECKS if loaded.card.kind == "recorded" else _MODEL_CHECKS
+    return tuple(check for check in checks if check is not check_loaded_twice or loaded.again is not None)
 
 
 def run_checks(loaded: LoadedTarget, *, closing: bool = False) -> list[CheckResult]:
@@ -356,11 +375,14 @@ class _Shared:
 
     def get(self) -> LoadedTarget:
         if self.loaded is None:
-            made = self.target
-            self.loaded = (
-                load_target(made, self.settings) if isinstance(made, str) else describe(made(), made.__name__)
-            )
+            self.loaded = self._load()
         return self.loaded
+
+    def _load(self) -> LoadedTarget:
+        made = self.target
+        if isinstance(made, str):
+            return load_target(made, self.settings)
+        return replace(describe(made(), made.__name__), again=self._load)
 
 
 @dataclass

@@ -25,7 +25,7 @@ from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import folder_digests
-from targets.card import TargetCard
+from targets.card import OUTPUT_RANGES, TargetCard
 from targets.prompts import ConceptSetting, TemplateSet, phrases, sentences
 from targets.protocol import Scores
 from targets.torch_checkpoint import check_whole
@@ -124,6 +124,7 @@ class _Hf:
             weights={"state": digest, **files},
             versions=versions_of("transformers", "torch", "torchvision", "pillow"),
             source=name,
+            score_range=OUTPUT_RANGES.get(getattr(self, "_output", "")),
         )
 
     def _check_weights(

@@ -20,7 +20,7 @@ from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import folder_digests
 from targets.base.text import nearest, shortlist
-from targets.card import TargetCard
+from targets.card import OUTPUT_RANGES, TargetCard
 from targets.clip_file import CONFIG, Preprocessing, check_quick_gelu, from_file, preprocessing_of
 from targets.gpu_batches import GpuBatches
 from targets.prompts import ConceptSetting, TemplateSet, phrases, sentences
@@ -105,6 +105,7 @@ class _Clip:
             weights={"state": state_digest(self._model), **_files(name)},
             versions=versions_of("open_clip_torch", "torch", "torchvision", "pillow"),
             source="random weights" if settings.random_seed is not None else name,
+            score_range=OUTPUT_RANGES.get(settings.output),
         )
 
     def _open_door(self, compiled: bool) -> None:

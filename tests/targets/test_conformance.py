@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from PIL import Image
 
 from targets.base.errors import TargetError
-from targets.catalogue import describe
+from targets.catalogue import LoadedTarget, describe
 from targets.conformance import (
     floor,
     parametrize_with_checks,
@@ -20,6 +22,7 @@ from targets.conformance import (
 )
 from targets.frame import Frame
 from targets.protocol import PictureId, Scores
+from tests.support import call
 
 
 class Sound:
@@ -139,6 +142,16 @@ class FramesOtherwise(Sound):
     frame = Frame(20, squash=True)
 
 
+class RandomWeights(Sound):
+    """Each loading makes its weights up."""
+
+    def __init__(self) -> None:
+        self.weight = np.random.default_rng().uniform(1, 2)
+
+    def score(self, images):
+        return self.weight * super().score(images)
+
+
 class FailsToClose(Sound):
     closed = False
 
@@ -183,12 +196,17 @@ BROKEN = {
     "sizes": OneSize,
     "colours": Bgr,
     "staged": StagesOtherwise,
+    "loaded_twice": RandomWeights,
     "closes": FailsToClose,
 }
 
 
+def as_loaded(target: object) -> LoadedTarget:
+    return replace(describe(target, "test"), again=lambda: describe(type(target)(), "test"))
+
+
 def faults(target: object) -> dict[str, str]:
-    results = run_checks(describe(target, "test"), closing=True)
+    results = run_checks(as_loaded(target), closing=True)
     return {result.name: result.fault for result in results if result.fault is not None}
 
 
@@ -202,8 +220,42 @@ def test_the_broken_target_is_caught_by_its_rule(rule: str) -> None:
 
 
 def test_every_rule_has_a_broken_target() -> None:
-    names = {result.name for result in run_checks(describe(Sound(), "t"), closing=True)}
+    names = {result.name for result in run_checks(as_loaded(Sound()), closing=True)}
     assert names == set(BROKEN)
+
+
+class OtherFile(Sound):
+    """Its weights were exchanged between two loadings; the answers happen to agree."""
+
+    count = 0
+
+    def __init__(self) -> None:
+        OtherFile.count += 1
+        self.card = {"name": "other", "weights": {"net.bin": str(OtherFile.count)}}
+
+
+def test_other_digests_are_another_model() -> None:
+    assert faults(OtherFile()) == {"loaded_twice": "loaded twice: the digests of net.bin differ"}
+
+
+def test_the_command_catches_random_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+import numpy as np
+
+class Net:
+    concepts = ("smile",)
+
+    def __init__(self):
+        self.weight = np.random.default_rng().normal()
+
+    def score(self, images):
+        return np.array([[self.weight * np.asarray(image, float).mean()] for image in images]).reshape(-1, 1)
+"""
+    (tmp_path / "net.py").write_text(text)
+    result = call(capsys, "targets", "check", f"{tmp_path / 'net.py'}:Net")
+    assert result.status == 2
+    assert "FAIL  loaded_twice" in result.out
+    assert result.err.strip().endswith("breaks 1 rule: loaded_twice")
 
 
 def test_the_target_is_left_open_unless_closing_is_asked_for() -> None:
