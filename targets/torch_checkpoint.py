@@ -105,8 +105,11 @@ def _read(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        reason = excerpt(error, 120)
-        raise InputError(f"{path} must be a file of tensors that loads without pickle ({reason})") from None
+        reason = excerpt(str(error).split(". ")[0], 120)
+        raise InputError(
+            f"{path} must be a file of tensors that loads without pickle ({reason}); of a whole model save "
+            "its state_dict()"
+        ) from None
 
 
 def _unwrapped(state: Any, path: Path) -> State:
