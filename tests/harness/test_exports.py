@@ -93,7 +93,7 @@ def test_the_model_that_filtered_the_pairs_gets_no_table_of_differences(
 ) -> None:
     cells = {("smile", group): spread(30, shift, 0.01) for group, shift in (("WM", 0.5), ("BF", 0.1))}
     run = write_deltas(tmp_path / "run", cells)
-    assert "Omnibus tests" in call(capsys, "table", run, "--format", "model-card").out
+    assert "Games-Howell tests" in call(capsys, "table", run, "--format", "model-card").out
     data = json.loads((run / "record.json").read_text(encoding="utf-8"))
     data["filtered_by"] = ["attribute"]
     (run / "record.json").write_text(json.dumps(data), encoding="utf-8")
