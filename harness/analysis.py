@@ -305,6 +305,7 @@ def _settings(options: Options, outcomes: Outcomes) -> AuditSettings:
         taxonomy=taxonomy.name if taxonomy else None,
         taxonomy_digest=taxonomy.digest if taxonomy else None,
         max_failures=options.max_failures,
+        identities="group" if outcomes.labels.person is None else "people",
     )
 
 

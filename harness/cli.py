@@ -28,7 +28,7 @@ from harness.doctor import examine
 from harness.exits import main as main
 from harness.folder import CACHE, at_work
 from harness.gallery import RecognitionOptions
-from harness.pairs import load_pairs, load_scores
+from harness.pairs import Identities, load_pairs, load_scores
 from harness.run import check_failures, show_run
 from harness.streams import write_out
 from harness.table_command import table
@@ -65,6 +65,13 @@ class Ci(StrEnum):
     CLUSTER = "cluster"
     T = "t"
     BOOTSTRAP = "bootstrap"
+
+
+class Whose(StrEnum):
+    """Whom an identity's label names."""
+
+    GROUP = "group"
+    GLOBAL = "global"
 
 
 class By(StrEnum):
@@ -123,6 +130,13 @@ def audit(
         tuple[float, float] | None,
         typer.Option(metavar="LOW HIGH", help="With --scores: what the scores can be; a gate needs it."),
     ] = None,
+    identities: Annotated[
+        Whose | None,
+        typer.Option(
+            help="group: an identity belongs to its group; global: one label is one person in all groups. "
+            "A column 'person' says it too."
+        ),
+    ] = None,
     encoding: EncodingOption = "utf-8",
     progress: ProgressOption = True,
 ) -> None:
@@ -148,9 +162,10 @@ def audit(
         raise InputError("give PAIRS and --target, or --scores FILE")
     if scores is None and score_range is not None:
         raise InputError("--score-range belongs to --scores; a target says it in its card")
+    whose: Identities | None = None if identities is None else identities.value
     with at_work(out):
         if scores is not None:
-            outcomes, origin = load_scores(scores, encoding)
+            outcomes, origin = load_scores(scores, encoding, whose)
             name = Path(scores).name
             about = {"name": name, "spec": f"scores:{name}", "kind": "recorded", "score_range": score_range}
             card = validated(TargetCard, {**about, "detection": "as in the scores"}, "--score-range")
@@ -159,7 +174,7 @@ def audit(
             loaded = load_target(target, _parse_settings(settings))
             asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)
             outcomes, record = audit_pairs(
-                load_pairs(pairs, encoding), loaded, options, asking, candidates=candidates
+                load_pairs(pairs, encoding, whose), loaded, options, asking, candidates=candidates
             )
         show_run(console(), record, outcomes, out)
         # Without a digest of the weights a later run could silently reuse another model's scores.

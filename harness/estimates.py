@@ -11,6 +11,7 @@ import numpy.typing as npt
 from harness.outcomes import Outcomes
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import CellEstimates, Method, cell_estimates
+from harness.stats.people import SharedPeople
 
 IntArray = npt.NDArray[np.intp]
 
@@ -87,4 +88,14 @@ def _estimate(
 
     chosen = cells(method)
     comparable = cells("cluster") if method == "bootstrap" else chosen
-    return AttributeEstimates(attribute, groups, rows, chosen, GroupMeans.stack(comparable))
+    people = None if method == "t" else _shared_people(outcomes, clusters, rows)
+    return AttributeEstimates(attribute, groups, rows, chosen, GroupMeans.stack(comparable, people))
+
+
+def _shared_people(
+    outcomes: Outcomes, clusters: npt.NDArray[np.int64], rows: tuple[IntArray, ...]
+) -> SharedPeople | None:
+    """The people behind the groups of an attribute, None where nobody is in two of them."""
+    if sum(len(np.unique(clusters[own])) for own in rows) == len(np.unique(clusters[np.concatenate(rows)])):
+        return None
+    return SharedPeople.of(outcomes.source, outcomes.transformed, clusters, rows)

@@ -19,6 +19,7 @@ from targets.base.errors import InputError, NotComparableError
 from targets.base.tables import ObjectArray
 from targets.base.text import counted, shortlist
 
+PERSON = "person"
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 _TEXTS = (
@@ -43,7 +44,8 @@ class FinishedRun:
     Attributes:
         folder: where.
         record: what it found.
-        texts: column -> n texts, None where absent: labels, picture names, pixel hashes, reason.
+        texts: column -> n texts, None where absent: labels, picture names, pixel hashes, reason; "person"
+            where the run's clusters are people who may be in several groups.
         source, transformed: (n, c) scores in the order of the record's concepts, NaN where there is none.
         not_finite: scores that the file holds as NaN or infinity, which no audit writes.
     """
@@ -65,8 +67,8 @@ class FinishedRun:
         return replace(self, texts=texts, source=self.source[index], transformed=self.transformed[index])
 
     def clusters(self) -> IntArray:
-        """Integer code of (demographic, identity), shape (n,)."""
-        return cluster_codes(self.texts["demographic"], self.texts["identity"])
+        """Integer code of the person, as in the audit, shape (n,)."""
+        return cluster_codes(self.texts["demographic"], self.texts["identity"], self.texts.get(PERSON))
 
     def rows_of(self, attribute: str, group: str) -> npt.NDArray[np.bool_]:
         """Which pairs belong to a cell, shape (n,)."""
@@ -95,7 +97,8 @@ def load_run(path: Path) -> FinishedRun:
             f"{folder}: {PAIRS_FILE} must belong to {RECORD_FILE}, but one has "
             f"{counted(len(table), 'pair')} and the other {record.data.n_pairs}"
         )
-    texts = {name: np.array(table.column(name).to_pylist(), dtype=object) for name in _TEXTS}
+    named = [*_TEXTS, *([PERSON] if PERSON in table.column_names else [])]
+    texts = {name: np.array(table.column(name).to_pylist(), dtype=object) for name in named}
     _check_labels(texts, folder / PAIRS_FILE)
     names = record.concepts
     source = _scores(table, [f"source:{name}" for name in names], folder)
@@ -142,7 +145,7 @@ def _scores(table: pa.Table, names: Sequence[str], folder: Path) -> FloatArray:
 
 
 def _check_labels(texts: dict[str, ObjectArray], file: Path) -> None:
-    for name in ("pair_id", *_LABELS):
+    for name in ("pair_id", *_LABELS, *([PERSON] if PERSON in texts else [])):
         if any(not isinstance(value, str) or not value for value in texts[name]):
             raise InputError(f"{file}: every row needs a text in '{name}'")
     if len(set(texts["pair_id"])) != len(texts["pair_id"]):
@@ -179,10 +182,15 @@ class CommonPairs:
         return all((run.texts["source_hash"] == None).all() for run in (self.base, self.new))  # noqa: E711
 
     def other_labels(self) -> list[str]:
-        """Ids of pairs with another identity, group or attribute in the new run."""
+        """Ids of pairs with another identity, person, group or attribute in the new run."""
         differ = np.zeros(len(self.base), dtype=bool)
         for name in _LABELS:
             differ |= self.base.texts[name] != self.new.texts[name]
+        people = [run.texts.get(PERSON) for run in (self.base, self.new)]
+        if people[0] is None or people[1] is None:
+            differ |= people[0] is not people[1]
+        else:
+            differ |= people[0] != people[1]
         return [str(name) for name in self.base.texts["pair_id"][differ]]
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> CommonPairs:

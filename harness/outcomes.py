@@ -55,10 +55,12 @@ class Failure:
     detail: str
 
 
-def cluster_codes(demographic: ObjectArray, identity: ObjectArray) -> npt.NDArray[np.int64]:
-    """Integer code of (demographic, identity), shape (n,)."""
-    numbers: dict[tuple[str, str], int] = {}
-    keys = zip(demographic, identity, strict=True)
+def cluster_codes(
+    demographic: ObjectArray, identity: ObjectArray, person: ObjectArray | None = None
+) -> npt.NDArray[np.int64]:
+    """Integer code of the person of each pair, shape (n,): of (demographic, identity) if none is named."""
+    numbers: dict[object, int] = {}
+    keys = zip(demographic, identity, strict=True) if person is None else person
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
@@ -69,6 +71,7 @@ class Labels:
     Attributes:
         pair_id, identity, variation, demographic, attribute: the columns of the pairs table.
         source_name, transformed_name: what the pictures are called, empty where a table has only scores.
+        person: who it is, where people may be in several groups; None where an identity belongs to its group.
     """
 
     pair_id: ObjectArray
@@ -78,13 +81,14 @@ class Labels:
     attribute: ObjectArray
     source_name: ObjectArray
     transformed_name: ObjectArray
+    person: ObjectArray | None = None
 
     def __len__(self) -> int:
         return len(self.pair_id)
 
     def clusters(self) -> npt.NDArray[np.int64]:
-        """Integer code of (demographic, identity): the one definition of a cluster, shape (n,)."""
-        return cluster_codes(self.demographic, self.identity)
+        """Integer code of the person: the one definition of a cluster, shape (n,)."""
+        return cluster_codes(self.demographic, self.identity, self.person)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from targets.scoring import PictureRef
 
 LABEL_COLUMNS = ("pair_id", "identity", "variation", "demographic", "attribute")
 _NEEDED = ("pair_id", "identity", "demographic", "attribute")
+PERSON = "person"
+Identities = Literal["group", "global"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Pairs:
     candidates: Pairs | None = None
 
 
-def load_pairs(path: str, encoding: str = "utf-8") -> Pairs:
+def load_pairs(path: str, encoding: str = "utf-8", identities: Identities | None = None) -> Pairs:
     """Load pairs with pictures.
 
     Args:
@@ -55,22 +57,25 @@ def load_pairs(path: str, encoding: str = "utf-8") -> Pairs:
             variation, demographic, attribute, source, transformed (paths from the table's folder); or a
             dataset directory; or the hub id of a dataset.
         encoding: of a text table.
+        identities: "group": an identity belongs to its group; "global": one label is one person everywhere.
+            None to take a column ``person`` where there is one, else "group".
 
     Raises:
         InputError: the table can't be read, lacks a column, or holds one pair_id with two rows.
     """
     place = Path(path)
     if place.is_file():
-        return _from_table(read_table(place, encoding))
+        return _from_table(read_table(place, encoding), identities)
     if place.suffix:
         raise InputError(f"no such file: {path}")
-    return _from_dataset(path)
+    return _from_dataset(path, identities)
 
 
-def _from_table(table: Table) -> Pairs:
+def _from_table(table: Table, identities: Identities | None) -> Pairs:
     table.require((*_NEEDED, "source", "transformed"), "a table of pairs")
     columns = {name: table.text(name) for name in (*_NEEDED, "source", "transformed")}
     columns["variation"] = _optional(table, "variation")
+    columns |= _person_column(columns, table, identities)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
     folder = table.path.parent
@@ -98,17 +103,17 @@ def _absent() -> bytes:
     raise FileNotFoundError("the table names no picture")
 
 
-def _from_dataset(path: str) -> Pairs:
+def _from_dataset(path: str, identities: Identities | None) -> Pairs:
     data = read_config(path, "pairs")
     if data is None:
         raise InputError(f"{path} is neither a table of pairs nor a dataset with a config 'pairs'")
     data.require((*LABEL_COLUMNS, "source", "transformed"))
     source = data.refs("source", "source_sha256")
-    pairs = _dataset_pairs(data, source, data.refs("transformed", "transformed_sha256"))
-    return replace(pairs, detectors=_detectors(Path(path)), candidates=_candidates(path))
+    pairs = _dataset_pairs(data, source, data.refs("transformed", "transformed_sha256"), identities)
+    return replace(pairs, detectors=_detectors(Path(path)), candidates=_candidates(path, identities))
 
 
-def _candidates(path: str) -> Pairs | None:
+def _candidates(path: str, identities: Identities | None) -> Pairs | None:
     """All candidates of a built dataset, where it holds them."""
     data, sources = read_config(path, "candidates"), read_config(path, "sources")
     if data is None or sources is None:
@@ -118,15 +123,20 @@ def _candidates(path: str) -> Pairs | None:
     if missing:
         raise InputError(f"{path}: candidates name a source {missing[0]} that config 'sources' lacks")
     source = tuple(by_digest[digest] for digest in data.columns["source_sha256"])
-    return _dataset_pairs(data, source, data.refs("image", "sha256"))
+    return _dataset_pairs(data, source, data.refs("image", "sha256"), identities)
 
 
 def _dataset_pairs(
-    data: Config, source: tuple[PictureRef, ...], transformed: tuple[PictureRef, ...]
+    data: Config,
+    source: tuple[PictureRef, ...],
+    transformed: tuple[PictureRef, ...],
+    identities: Identities | None,
 ) -> Pairs:
     columns = {name: data.text(name) for name in LABEL_COLUMNS}
     columns["source"] = np.array([ref.name for ref in source], dtype=object)
     columns["transformed"] = np.array([ref.name for ref in transformed], dtype=object)
+    own = {PERSON: data.text(PERSON)} if PERSON in data.columns else {}
+    columns |= _person_column(columns, Table(Path(data.path), own, first_row=1), identities)
     table = Table(Path(data.path), columns, first_row=1)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
@@ -157,9 +167,24 @@ def _optional(table: Table, name: str) -> ObjectArray:
     return np.full(len(table), "", dtype=object)
 
 
+def _person_column(
+    columns: dict[str, ObjectArray], table: Table, identities: Identities | None
+) -> dict[str, ObjectArray]:
+    """Who each row shows, where people may be in several groups; else no column."""
+    named = PERSON in table.columns
+    if identities == "global":
+        if named:
+            raise InputError(
+                f"{table.path} has a column '{PERSON}', which says who is who; leave out "
+                "--identities global, or the column"
+            )
+        return {PERSON: columns["identity"]}
+    return {PERSON: table.text(PERSON)} if named and identities is None else {}
+
+
 def _labels(columns: dict[str, ObjectArray], rows: Sequence[int]) -> Labels:
     index = np.array(rows, dtype=np.intp)
-    for column in ("pair_id", "identity", "demographic", "attribute"):
+    for column in (*_NEEDED, *_person_names(columns)):
         for label in dict.fromkeys(columns[column][index]):
             _refuse_control_characters(label, column)
     empty: ObjectArray = np.full(len(index), "", dtype=object)
@@ -171,7 +196,26 @@ def _labels(columns: dict[str, ObjectArray], rows: Sequence[int]) -> Labels:
         attribute=columns["attribute"][index],
         source_name=columns["source"][index] if "source" in columns else empty,
         transformed_name=columns["transformed"][index] if "transformed" in columns else empty,
+        person=_people(columns, index) if PERSON in columns else None,
     )
+
+
+def _person_names(columns: dict[str, ObjectArray]) -> tuple[str, ...]:
+    return (PERSON,) if PERSON in columns else ()
+
+
+def _people(columns: dict[str, ObjectArray], index: np.ndarray[tuple[int], np.dtype[np.intp]]) -> ObjectArray:
+    """The person of each kept row; an identity of a group is one person."""
+    first: dict[tuple[str, str], str] = {}
+    for row in index:
+        key = columns["demographic"][row], columns["identity"][row]
+        person = first.setdefault(key, columns[PERSON][row])
+        if person != columns[PERSON][row]:
+            raise InputError(
+                f"identity '{key[1]}' of group '{key[0]}' must be one person, got '{person}' and "
+                f"'{columns[PERSON][row]}' in column '{PERSON}'; give the two people two identities"
+            )
+    return columns[PERSON][index]
 
 
 def _refuse_control_characters(label: str, column: str) -> None:
@@ -186,9 +230,10 @@ def _usable_rows(
     first: dict[tuple[str, ...], int] = {}
     kept: list[int] = []
     failures: list[Failure] = []
-    names = (*LABEL_COLUMNS, *values)
+    names = (*LABEL_COLUMNS, *_person_names(columns), *values)
     for row in range(len(table)):
-        empty = [name for name in (*_NEEDED, *keys) if not str(columns[name][row]).strip()]
+        needed = (*_NEEDED, *_person_names(columns), *keys)
+        empty = [name for name in needed if not str(columns[name][row]).strip()]
         if empty:
             failures.append(_lost_row(columns, table, row, "missing_label", f"'{empty[0]}' is empty"))
             continue
@@ -222,6 +267,8 @@ def _lost_row(columns: dict[str, ObjectArray], table: Table, row: int, reason: s
 
 
 def _label_warnings(labels: Labels) -> list[str]:
+    if labels.person is not None:
+        return []
     groups: dict[str, set[str]] = {}
     for identity, group in zip(labels.identity, labels.demographic, strict=True):
         groups.setdefault(identity, set()).add(group)
@@ -229,17 +276,23 @@ def _label_warnings(labels: Labels) -> list[str]:
     if not shared:
         return []
     count = counted(len(shared), "identity label", "identity labels")
-    consequence = "taken as different people, since a cluster is (group, identity)"
+    consequence = (
+        "taken as different people, since a cluster is (group, identity); if they are the same, say so with "
+        "--identities global"
+    )
     return [f"{count} in more than one group ({shortlist(shared)}): {consequence}"]
 
 
-def load_scores(path: str, encoding: str = "utf-8") -> tuple[Outcomes, dict[str, Any]]:
+def load_scores(
+    path: str, encoding: str = "utf-8", identities: Identities | None = None
+) -> tuple[Outcomes, dict[str, Any]]:
     """Load a long table of finished scores.
 
     Args:
         path: a table with pair_id, identity, variation, demographic, attribute, concept, source_score and
             transformed_score.
         encoding: of a text table.
+        identities: as in ``load_pairs``.
 
     Returns:
         The outcomes, and what a record says about where they come from.
@@ -252,9 +305,11 @@ def load_scores(path: str, encoding: str = "utf-8") -> tuple[Outcomes, dict[str,
     table.require((*_NEEDED, "concept", *sides), "a table of scores")
     columns = {name: table.text(name) for name in (*_NEEDED, "concept", *sides)}
     columns["variation"] = _optional(table, "variation")
+    columns |= _person_column(columns, table, identities)
     rows, failures = _usable_rows(columns, table, keys=("pair_id", "concept"), values=sides)
     pair_rows = _rows_of_pairs(columns, rows, table)
-    labels = _labels({name: columns[name] for name in LABEL_COLUMNS}, list(pair_rows.values()))
+    names = (*LABEL_COLUMNS, *_person_names(columns))
+    labels = _labels({name: columns[name] for name in names}, list(pair_rows.values()))
     concepts = tuple(dict.fromkeys(columns["concept"][rows]))
     for concept in concepts:
         _refuse_control_characters(concept, "concept")
@@ -271,7 +326,7 @@ def _rows_of_pairs(columns: dict[str, ObjectArray], rows: Sequence[int], table: 
     first: dict[str, int] = {}
     for row in rows:
         earlier = first.setdefault(columns["pair_id"][row], row)
-        for name in LABEL_COLUMNS:
+        for name in (*LABEL_COLUMNS, *_person_names(columns)):
             if columns[name][row] != columns[name][earlier]:
                 raise InputError(
                     f"{table.path}: pair_id {columns['pair_id'][row]} must have one '{name}', got "

@@ -461,7 +461,10 @@ class Data(_Part):
 
 
 class AuditSettings(_Part):
-    """The settings that shape the numbers."""
+    """The settings that shape the numbers.
+
+    ``identities`` says what a cluster is: an identity of its group, or a person who may be in several groups.
+    """
 
     method: str
     level: Probability
@@ -473,6 +476,7 @@ class AuditSettings(_Part):
     taxonomy: str | None
     taxonomy_digest: str | None
     max_failures: Probability
+    identities: Literal["group", "people"] = "group"
 
 
 class Record(_Part):

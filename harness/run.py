@@ -119,6 +119,7 @@ def pairs_table(outcomes: Outcomes) -> pa.Table:
     columns: dict[str, Any] = {
         "pair_id": pa.array(labels.pair_id, pa.string()),
         "identity": pa.array(labels.identity, pa.string()),
+        **({} if labels.person is None else {"person": pa.array(labels.person, pa.string())}),
         "variation": pa.array(labels.variation, pa.string()),
         "demographic": pa.array(labels.demographic, pa.string()),
         "attribute": pa.array(labels.attribute, pa.string()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.outcomes import FloatArray, Labels
+from harness.outcomes import FloatArray, Labels, cluster_codes
 from harness.stats.vectors import row_cosines, unit_rows
 from targets.protocol import PictureId
 
@@ -121,7 +121,8 @@ def _reference_count(others: Sequence[Sequence[int]], references: int | None) ->
 def _other_pictures(labels: Labels, vectors: FloatArray, source_key: Sequence[str | None]) -> list[list[int]]:
     """For each pair, rows that hold the other distinct source pictures of its identity."""
     shown: dict[int, dict[str, int]] = {}
-    clusters = labels.clusters()
+    # A person's pictures as another group are no reference: they are made to look like somebody else.
+    clusters = cluster_codes(labels.demographic, labels.identity)
     for row in sorted(
         range(len(labels)), key=lambda row: _natural(str(labels.variation[row]), source_key[row])
     ):

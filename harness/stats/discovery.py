@@ -39,7 +39,7 @@ def split_identities(groups: Ints, clusters: Ints, *, seed: int) -> Bools:
 
     Args:
         groups: shape (n,), group code of each pair.
-        clusters: shape (n,), code of (group, identity).
+        clusters: shape (n,), code of the person; one in several groups counts in the first.
         seed: entropy of the generator; record it.
 
     Returns:
@@ -48,8 +48,10 @@ def split_identities(groups: Ints, clusters: Ints, *, seed: int) -> Bools:
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     chosen: list[Ints] = []
-    for group in np.unique(groups):
-        identities = rng.permutation(np.unique(clusters[groups == group]))
+    everybody, first = np.unique(clusters, return_index=True)
+    home = groups[first]
+    for group in np.unique(home):
+        identities = rng.permutation(everybody[home == group])
         extra = int(rng.integers(0, 2)) if len(identities) % 2 else 0
         chosen.append(identities[: len(identities) // 2 + extra])
     return np.isin(clusters, np.concatenate(chosen)) if chosen else np.zeros(0, dtype=bool)

@@ -16,6 +16,7 @@ For groups that share nobody both are the sums over independent groups of ``harn
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,20 +41,20 @@ class SharedPeople:
     sums: Floats
 
     @classmethod
-    def of(cls, source: ArrayLike, transformed: ArrayLike, people: ArrayLike, groups: Ints) -> SharedPeople:
+    def of(
+        cls, source: ArrayLike, transformed: ArrayLike, people: ArrayLike, groups: Sequence[Ints]
+    ) -> SharedPeople:
         """Sum the residuals of one attribute's pairs.
 
         Args:
             source, transformed: shape (n, c); a pair with a non-finite score is left out of its concept.
             people: integer code of the person of each pair, shape (n,).
-            groups: group of each pair as 0..k-1, shape (n,); other values belong to no group.
+            groups: the rows of each of the k groups.
         """
         before, after, codes = checked(source, transformed, people)
         _, codes = np.unique(codes, return_inverse=True)
-        n_people, n_groups = codes.max(initial=-1) + 1, groups.max(initial=-1) + 1
-        counts, sums = np.zeros((2, n_people, n_groups, before.shape[1]))
-        for group in range(n_groups):
-            own = groups == group
+        counts, sums = np.zeros((2, codes.max(initial=-1) + 1, len(groups), before.shape[1]))
+        for group, own in enumerate(groups):
             for block in blocks(before[own], after[own], codes[own]):
                 who = codes[own][block.rows]
                 rows = np.unique(who)
