@@ -20,8 +20,13 @@ SHARED = ROOT.parent / "shared"
 FACEDELTA = Path(sys.executable).with_name("facedelta")
 
 
+def shipped(name: str) -> Path:
+    """A folder of the tests' own data: R's numbers ("oracle"), awkward inputs ("corpus")."""
+    return ROOT / "tests" / "data" / name
+
+
 def shared(name: str) -> Path:
-    """A folder of reference data beside the checkout; the test is skipped where it isn't there."""
+    """A folder of pictures beside the checkout that may not be shipped; without it the test is skipped."""
     path = SHARED / name
     if not path.exists():
         pytest.skip(f"the reference data {path} is not beside this checkout")

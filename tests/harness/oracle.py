@@ -6,12 +6,12 @@ import json
 import math
 from typing import Any
 
-from tests.support import shared
+from tests.support import shipped
 
 
 def reference(name: str) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Cells of one reference file."""
-    data = json.loads((shared("oracle") / "reference" / f"{name}.json").read_text(encoding="utf-8"))
+    data = json.loads((shipped("oracle") / "reference" / f"{name}.json").read_text(encoding="utf-8"))
     if "deduplicated" in data:
         return {("sunglasses", "sunglass", "WM"): data["deduplicated"]}
     return {(c["attribute"], c["concept"], c["demographic"]): c for c in data["cells"].values()}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.harness.oracle import close, reference
-from tests.support import Result, call, shared, write_csv
+from tests.support import Result, call, shipped, write_csv
 
 COLUMNS = (
     "pair_id",
@@ -45,7 +45,7 @@ def audited(capsys: pytest.CaptureFixture[str], table: Path, run: Path, *more: o
 @pytest.mark.parametrize("method", ["t", "cluster"])
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_equal_r(name: str, method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = audited(capsys, shared("oracle") / "inputs" / f"{name}.csv", tmp_path, "--ci", method)
+    record = audited(capsys, shipped("oracle") / "inputs" / f"{name}.csv", tmp_path, "--ci", method)
     cells = {(cell["attribute"], cell["concept"], cell["group"]): cell for cell in record["cells"]}
     expected = reference(name)
     assert cells.keys() == expected.keys()
@@ -90,7 +90,7 @@ def compare(ours: dict[str, Any], theirs: dict[str, Any], method: str) -> None:
 def test_a_conflicting_pair_is_refused_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = shared("oracle") / "inputs" / "D12b_conflicting_duplicate.csv"
+    table = shipped("oracle") / "inputs" / "D12b_conflicting_duplicate.csv"
     result = call(capsys, "audit", "--scores", table, "--out", tmp_path / "run")
     assert_one_line(result, "WM-sunglasses-0011", "row 12: '0.388279'", "remove or rename one")
     assert not (tmp_path / "run").exists()
@@ -133,7 +133,7 @@ def test_exact_repeats_are_dropped_and_counted(tmp_path: Path, capsys: pytest.Ca
 def test_rows_without_a_label_are_named_not_dropped_silently(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = shared("corpus") / "tables" / "empty_demographic.csv"
+    table = shipped("corpus") / "tables" / "empty_demographic.csv"
     record = audited(capsys, table, tmp_path)
     failures = pq.read_table(tmp_path / "failures.parquet").to_pylist()
     assert [item["reason"] for item in failures] == ["missing_label"] * 2
@@ -158,7 +158,7 @@ def test_more_failures_than_allowed_ends_with_2_and_keeps_everything(
 def test_a_group_whose_every_pair_failed_stays_in_the_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = audited(capsys, shared("corpus") / "tables" / "whole_group_missing.csv", tmp_path)
+    record = audited(capsys, shipped("corpus") / "tables" / "whole_group_missing.csv", tmp_path)
     lost = next(cell for cell in record["cells"] if cell["group"] == "BF")
     assert (lost["n_pairs"], lost["status"], lost["delta"]) == (0, "undefined", None)
     markdown = (tmp_path / "tables" / "deltas.md").read_text(encoding="utf-8")
@@ -168,14 +168,14 @@ def test_a_group_whose_every_pair_failed_stays_in_the_table(
 def test_an_identity_label_in_two_groups_is_two_people_and_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = audited(capsys, shared("corpus") / "tables" / "identity_in_two_groups.csv", tmp_path)
+    record = audited(capsys, shipped("corpus") / "tables" / "identity_in_two_groups.csv", tmp_path)
     assert [cell["n_identities"] for cell in record["cells"]] == [6, 6]
     assert len(record["warnings"]) == 1
     assert "a cluster is (group, identity)" in record["warnings"][0]
 
 
 def test_one_identity_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = audited(capsys, shared("corpus") / "tables" / "one_identity_each.csv", tmp_path)
+    record = audited(capsys, shipped("corpus") / "tables" / "one_identity_each.csv", tmp_path)
     assert {(cell["status"], cell["ci"], cell["se"]) for cell in record["cells"]} == {
         ("undefined", None, None)
     }

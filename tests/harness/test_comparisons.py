@@ -14,7 +14,7 @@ from scipy import stats
 
 from tests.harness.oracle import close
 from tests.harness.test_audit_scores import audited, row, scores
-from tests.support import call, shared
+from tests.support import call, shared, shipped
 
 
 def run(folder: Path, capsys: pytest.CaptureFixture[str], rows: list[Any], *more: object) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def simulated(
 def test_pairwise_and_omnibus_equal_rs_welch(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = shared("oracle") / "inputs" / f"{name}.csv"
+    table = shipped("oracle") / "inputs" / f"{name}.csv"
     record = audited(capsys, table, tmp_path, "--ci", "t")
-    reference = json.loads((shared("oracle") / "reference" / f"{name}.json").read_text(encoding="utf-8"))
+    reference = json.loads((shipped("oracle") / "reference" / f"{name}.json").read_text(encoding="utf-8"))
     theirs = reference.get("disparity", {}).get("sunglasses|sunglass")
     if theirs is None:
         assert record["disparities"] == [] or len(record["groups"]) < 2

@@ -17,7 +17,7 @@ from scipy import stats
 from dataset_builder.schema.taxonomy import load_taxonomy
 from harness.gate import cases, gate
 from tests.harness.runs import spread, write_deltas
-from tests.support import call, shared, unread
+from tests.support import call, shipped, unread
 
 NAN = float("nan")
 
@@ -47,7 +47,7 @@ def policy(folder: Path, *rules: dict[str, Any], name: str = "policy.toml", **li
 
 def from_corpus(folder: Path, name: str) -> Path:
     """Turn a case's table of cells into a run with pairs of that n, mean and half-width."""
-    data = json.loads((shared("corpus") / "tables" / f"{name}.json").read_text(encoding="utf-8"))
+    data = json.loads((shipped("corpus") / "tables" / f"{name}.json").read_text(encoding="utf-8"))
     cells = {}
     for cell in data["cells"]:
         mean, half, n = cell["mean_delta"], cell["half_width"], cell["n"]
@@ -75,7 +75,7 @@ CORPUS = [
 
 
 def test_every_case_of_the_corpus_has_its_outcome_here() -> None:
-    files = {file.stem for file in (shared("corpus") / "tables").glob("gate_*.json")}
+    files = {file.stem for file in (shipped("corpus") / "tables").glob("gate_*.json")}
     assert files == {"gate_baseline", *(case for case, _, _ in CORPUS)}
 
 
@@ -100,7 +100,7 @@ def test_the_level_of_a_report_does_not_matter(tmp_path: Path) -> None:
 
 def test_raw_corpus_files_are_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     baseline = from_corpus(tmp_path, "gate_baseline")
-    for file in sorted((shared("corpus") / "tables").glob("gate_*.json")):
+    for file in sorted((shipped("corpus") / "tables").glob("gate_*.json")):
         result = call(capsys, "gate", file, "--baseline", baseline, "--policy", policy(tmp_path))
         assert result.status == 2, file
         assert result.err.startswith("error: ")

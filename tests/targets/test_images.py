@@ -12,7 +12,7 @@ from PIL import Image, ImageCms, PngImagePlugin
 
 from targets.drawn_pictures import drawn_faces
 from targets.images import Picture, UnreadableError, decode
-from tests.support import shared
+from tests.support import shipped
 
 FACE = drawn_faces(1)[0]
 
@@ -28,11 +28,11 @@ def difference(picture: Picture, other: Image.Image) -> float:
 
 
 def corpus(name: str) -> bytes:
-    return (shared("corpus") / "images" / name).read_bytes()
+    return (shipped("corpus") / "images" / name).read_bytes()
 
 
 def reference(name: str) -> Image.Image:
-    return Image.open(shared("corpus") / "images" / name).convert("RGB")
+    return Image.open(shipped("corpus") / "images" / name).convert("RGB")
 
 
 def test_the_hash_is_of_the_pixels_not_of_the_file() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dataset_builder.detect.vlm_answers import parse_reply
 from targets.openai_client import Reply
-from tests.support import shared
+from tests.support import shipped
 
 # As the corpus says (API-ANSWER): label or reason of "glasses", and of "smile" where it was asked for.
 CORPUS = {
@@ -34,7 +34,7 @@ def said(content: str | None, *names: str, faces: int = 1, finish: str = "stop")
 
 
 def test_the_corpus() -> None:
-    lines = shared("corpus/tables/scorer_answers.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = shipped("corpus/tables/scorer_answers.jsonl").read_text(encoding="utf-8").splitlines()
     found = {}
     for line in lines:
         row = json.loads(line)

@@ -1,4 +1,4 @@
-"""The R reference numbers, found beside the checkout, and their inputs as arrays."""
+"""The R reference numbers and their inputs as arrays."""
 
 import csv
 import json
@@ -11,16 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support import shipped
+
 LEVEL = 0.999
 
 
 def folder() -> Path:
-    places = [ROOT / "shared" / "oracle", ROOT.parent / "shared" / "oracle"]
-    for place in places:
-        if place.is_dir():
-            return place
-    pytest.skip(f"no reference numbers: neither {places[0]} nor {places[1]} exists")
+    return shipped("oracle")
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,6 @@ def number(text: str) -> float:
 
 def read_rows(dataset: str) -> list[dict[str, str]]:
     path = folder() / "inputs" / f"{dataset}.csv"
-    if not path.is_file():
-        pytest.skip(f"no reference input {path}")
     with path.open(newline="") as lines:
         return list(csv.DictReader(lines))
 
@@ -67,8 +62,6 @@ def cells(dataset: str) -> dict[str, Pairs]:
 @cache
 def reference(dataset: str) -> dict[str, Any]:
     path = folder() / "reference" / f"{dataset}.json"
-    if not path.is_file():
-        pytest.skip(f"no reference file {path}")
     return dict(json.loads(path.read_text()))
 
 

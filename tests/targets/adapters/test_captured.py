@@ -12,7 +12,7 @@ import pytest
 from targets.base.errors import InputError
 from targets.catalogue import load_target
 from targets.protocol import PictureId, Scores
-from tests.support import shared
+from tests.support import shipped
 
 
 def look_up(path: Path, *names: str, **settings: object) -> Scores:
@@ -104,7 +104,7 @@ def test_base_names_are_matched_only_where_they_are_the_only_ones(tmp_path: Path
 
 
 def test_several_models_in_one_table_must_be_told_apart() -> None:
-    path = shared("corpus") / "tables" / "scores_two_models_one_cache.jsonl"
+    path = shipped("corpus") / "tables" / "scores_two_models_one_cache.jsonl"
     with pytest.raises(InputError, match="holds 3 models: choose one with --set model=NAME"):
         look_up(path, "src_0.png")
     assert look_up(path, "src_0.png", model="model-b@r1").values.tolist() == [[0.9]]
@@ -113,7 +113,7 @@ def test_several_models_in_one_table_must_be_told_apart() -> None:
 
 
 def test_json_values_that_are_no_numbers_are_no_scores() -> None:
-    path = shared("corpus") / "tables" / "scores_nan_infinity.jsonl"
+    path = shipped("corpus") / "tables" / "scores_nan_infinity.jsonl"
     names = ["src_0.png", *(f"trn_{index}.png" for index in range(6))]
     values = look_up(path, *names).values[:, 0]
     assert values[0] == 0.5

@@ -10,7 +10,7 @@ import pytest
 
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
-from tests.support import shared
+from tests.support import shipped
 
 
 def test_text_stays_text(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_scores(value: object, fault: str | None) -> None:
 
 
 def test_corpus_labels() -> None:
-    tables = shared("corpus") / "tables"
+    tables = shipped("corpus") / "tables"
     groups = read_table(tables / "na_demographic.csv").text("demographic").tolist()
     assert {group: groups.count(group) for group in set(groups)} == {"NA": 6, "WM": 6}
     assert len(set(read_table(tables / "na_like_labels.csv").text("demographic"))) == 8
