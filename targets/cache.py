@@ -19,7 +19,7 @@ from targets.base.errors import InputError
 from targets.base.files import CACHE_DIGITS, CACHED, write_json, write_parquet
 from targets.base.hashing import settings_digest
 from targets.card import TargetCard
-from targets.images import PREPROCESSING_VERSION
+from targets.code import program_digest
 from targets.protocol import FloatArray
 
 FLUSH_INTERVAL_S = 5.0
@@ -58,7 +58,7 @@ class ScoreCache:
             "versions": card.versions,
             "settings": card.settings,
             "concepts": list(card.concepts),
-            "preprocessing": PREPROCESSING_VERSION,
+            "program": program_digest(),
         }
         directory = root / settings_digest(key)[:CACHE_DIGITS]
         cache = cls(directory, in_force={} if in_force is None else in_force)

@@ -23,9 +23,9 @@ from pydantic import Field
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError, TargetError
 from targets.base.foreign import foreign_code
-from targets.base.hashing import file_digest
 from targets.base.text import control_character, nearest, shortlist
 from targets.card import TargetCard
+from targets.code import code_digest, package_digest
 from targets.protocol import ConceptScorer, Embedder, Kind, Recorded
 
 ENTRY_POINT_GROUP = "facedelta.targets"
@@ -145,7 +145,8 @@ def _loaded(spec: str, given: dict[str, Any]) -> LoadedTarget:
     with foreign_code(f"target {spec} can't be loaded:"):
         factory: Factory = _resolve(table[name], name)
         target = factory(argument or None, given)
-    return describe(target, spec, given)
+    code = None if name in BUILT_IN else package_digest(table[name].partition(":")[0])
+    return describe(target, spec, given, code)
 
 
 def _resolve(reference: str, name: str) -> Factory:
@@ -167,7 +168,7 @@ def _from_file(path: Path, class_name: str, spec: str, settings: dict[str, Any])
         raise InputError(f"target {spec}: {path} has no '{class_name}'{nearest(class_name, names)}")
     with foreign_code(f"target {spec}: {class_name}({', '.join(settings)}) failed:"):
         target = getattr(module, class_name)(**settings)
-    return describe(target, spec, settings, code=file_digest(path))
+    return describe(target, spec, settings, code=code_digest(path))
 
 
 def _import_file(path: Path) -> ModuleType:

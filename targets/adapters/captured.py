@@ -62,7 +62,10 @@ class Captured:
         self._path = path
         self.card = TargetCard(
             name=f"captured {path.name}",
-            settings=settings.model_dump(mode="json", exclude_none=True),
+            settings={
+                **settings.model_dump(mode="json", exclude_none=True),
+                **manifest_facts(settings.manifest),
+            },
             score_range=settings.score_range,
             code=file_digest(path),
             detection="as in the capture",
@@ -247,6 +250,11 @@ def _read_face_counts(table: Table, images: ObjectArray, rows: list[int], answer
         count, fault = parse_number(table.columns["face_count"][index])
         if fault or count != 1:
             answers.reasons[images[index]] = NO_FACE if count == 0 else NO_ANSWER
+
+
+def manifest_facts(manifest: Path | None) -> dict[str, str]:
+    """For a card: the digest of a manifest, which says what picture an entry is about."""
+    return {} if manifest is None else {"manifest_sha256": file_digest(manifest)}
 
 
 def names_by_hash(manifest: Path, keys: Iterable[str], path: Path) -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from targets.adapters.captured import matched, names_by_hash
+from targets.adapters.captured import manifest_facts, matched, names_by_hash
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest
@@ -68,7 +68,10 @@ class CapturedComparisons:
             self._by_hash = {pixel_hash: names[0] for pixel_hash, names in found.items()}
         self.card = TargetCard(
             name=f"captured comparisons {path.name}",
-            settings=settings.model_dump(mode="json", exclude_none=True),
+            settings={
+                **settings.model_dump(mode="json", exclude_none=True),
+                **manifest_facts(settings.manifest),
+            },
             code=file_digest(path),
             detection="as in the capture",
             source=path.name,

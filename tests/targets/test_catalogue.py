@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from targets.base.errors import InputError, TargetError
+from targets.base.hashing import file_digest
 from targets.catalogue import available, describe, load_target
 
 SMILE = """
@@ -113,11 +114,29 @@ def test_entry_points_add_names_and_duplicates_raise(tmp_path: Path, monkeypatch
     )
     register(tmp_path, "one", "smile-net")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert load_target("smile-net").card.concepts == ("smile", "teeth")
+    loaded = load_target("smile-net")
+    assert loaded.card.concepts == ("smile", "teeth")
+    assert loaded.card.code == file_digest(tmp_path / "smile_plugin.py")
     register(tmp_path, "two", "smile-net")
     with pytest.raises(TargetError, match="'smile-net' is registered by one and by two"):
         available()
     sys.modules.pop("smile_plugin", None)
+
+
+def test_the_code_is_all_of_the_folder_that_a_file_imports(tmp_path: Path) -> None:
+    """By hand: the numbers come from a third file, which a second one asks for when it is called."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "__init__.py").write_text("")
+    (tmp_path / "parts" / "far.py").write_text("MEAN = 1.0\n")
+    (tmp_path / "near_helper.py").write_text("def mean():\n    from parts.far import MEAN\n    return MEAN\n")
+    (tmp_path / "unused_helper.py").write_text("x = 1\n")
+    path = smile_net(tmp_path, "import json\nimport near_helper\n" + SMILE)
+    before = load_target(f"{path}:SmileNet").card.code
+    (tmp_path / "unused_helper.py").write_text("x = 2\n")
+    assert load_target(f"{path}:SmileNet").card.code == before
+    (tmp_path / "parts" / "far.py").write_text("MEAN = 2.0\n")
+    assert load_target(f"{path}:SmileNet").card.code != before
+    sys.modules.pop("near_helper", None)
 
 
 def register(folder: Path, package: str, name: str) -> None:

@@ -12,7 +12,8 @@ import pytest
 from targets.base.errors import InputError
 from targets.catalogue import load_target
 from targets.drawn_pictures import drawn_faces
-from tests.targets.tools import audited, conforms, scores_of
+from tests.support import call
+from tests.targets.tools import audited, conforms, pairs_folder, scores_of
 
 torch = pytest.importorskip("torch", reason="needs torch")
 transformers = pytest.importorskip("transformers", reason="needs the extra 'hf'")
@@ -177,6 +178,22 @@ def test_every_file_of_the_folder_belongs_to_the_key(classifier: Path, tmp_path:
     settings = load_target(f"hf:{folder}").card.settings
     assert (settings["preprocessing"]["image_mean"] == [0, 0, 0]) == (name == "preprocessor_config.json")
     assert settings["activation"] == {"model": "relu" if name == "config.json" else "gelu"}
+
+
+def test_compare_shows_the_preprocessing_that_changed(
+    classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, pairs = tmp_path / "model", pairs_folder(tmp_path / "pairs")
+    shutil.copytree(classifier, folder)
+    shared = ("--target", f"hf:{folder}", "--set", 'concepts=["neutral"]', "--cache", tmp_path / "cache")
+    assert call(capsys, "audit", pairs, *shared, "--out", tmp_path / "base").status == 0
+    change(folder / "preprocessor_config.json", image_mean=[0.25, 0.25, 0.25])
+    assert call(capsys, "audit", pairs, *shared, "--out", tmp_path / "new").status == 0
+    result = call(capsys, "compare", tmp_path / "base", tmp_path / "new")
+    assert result.status == 0, result.err
+    lines = [line for line in result.out.splitlines() if "target." in line]
+    assert any("preprocessing.image_mean" in line and "0.25, 0.25, 0.25" in line for line in lines)
+    assert any("weights.preprocessor_config.json" in line for line in lines)
 
 
 def test_a_classifier_that_the_checkpoint_lacks_is_named(embedder: Path) -> None:
