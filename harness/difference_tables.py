@@ -14,6 +14,7 @@ from harness.tables import (
     csv_text,
     flag_marks,
     interval_text,
+    no_claim_notes,
     p_text,
     spreadsheet_text,
     two_digits,
@@ -53,7 +54,9 @@ def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
         "range q(groups, df)",
         f"differences with a {100 * level:g} % simultaneous band beyond 0",
     )
-    return DisparityTable(title, heads, rows, tuple(_difference_notes(entries)), justify="left")
+    return DisparityTable(
+        title, heads, rows, (*no_claim_notes(record), *_difference_notes(entries)), justify="left"
+    )
 
 
 def interaction_table(record: Record, by: str) -> DisparityTable | None:

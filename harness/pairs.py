@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ import numpy as np
 
 from dataset_builder.folder import BUILD_FILE
 from dataset_builder.read import Config, read_config
+from dataset_builder.schema.faces import is_rendered
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest, settings_digest
@@ -23,6 +24,12 @@ LABEL_COLUMNS = ("pair_id", "identity", "variation", "demographic", "attribute")
 _NEEDED = ("pair_id", "identity", "demographic", "attribute")
 PERSON = "person"
 Identities = Literal["group", "global"]
+
+
+RENDERED = (
+    "rendered heads, and groups are settings of the renderer: they test this tool and say nothing about how "
+    "a model treats people"
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,7 @@ def _from_table(table: Table, identities: Identities | None) -> Pairs:
         "kind": "table",
         "sha256": file_digest(table.path),
         "rows": len(table),
+        "cautions": _cautions(_optional(table, "provenance")),
     }
     return Pairs(
         labels,
@@ -145,10 +153,25 @@ def _dataset_pairs(
         labels,
         tuple(source[row] for row in rows),
         tuple(transformed[row] for row in rows),
-        {"path": data.path, "kind": "dataset", "sha256": digest, "rows": len(data)},
+        {
+            "path": data.path,
+            "kind": "dataset",
+            "sha256": digest,
+            "rows": len(data),
+            "cautions": _cautions(data.text("provenance") if "provenance" in data.columns else ()),
+        },
         failures,
         _label_warnings(labels),
     )
+
+
+def _cautions(provenance: Iterable[str]) -> tuple[str, ...]:
+    """What the pictures can't show, from how they were made."""
+    rendered = [is_rendered(text) for text in provenance]
+    if not any(rendered):
+        return ()
+    some = f"{sum(rendered):,} of {counted(len(rendered), 'pair')} show"
+    return (f"{'the faces are' if all(rendered) else some} {RENDERED}",)
 
 
 def _detectors(directory: Path) -> dict[str, str]:

@@ -449,6 +449,7 @@ class Data(_Part):
         n_pairs: pairs with labels.
         n_pictures: distinct pictures.
         fault_share: share of rows and pairs lost to faults.
+        cautions: what the pictures are not fit to show; every table says so.
     """
 
     path: str
@@ -458,6 +459,7 @@ class Data(_Part):
     n_pairs: Count
     n_pictures: Count
     fault_share: Probability
+    cautions: tuple[str, ...] = ()
 
 
 class AuditSettings(_Part):

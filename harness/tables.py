@@ -144,8 +144,9 @@ def disparity_table(record: Record, rows: Sequence[Row], by: str = "demographic"
 
 
 def no_claim_notes(record: Record, name: str = "") -> list[str]:
-    """Why a difference between groups may not be claimed; none where it may."""
-    return [f"{name}: {record.no_claim}" if name else record.no_claim] if record.no_claim else []
+    """What may not be claimed from a run's numbers, or from its differences between groups; often nothing."""
+    notes = [*record.data.cautions, *([record.no_claim] if record.no_claim else [])]
+    return [f"{name}: {note}" if name else note for note in notes]
 
 
 def count_table(record: Record, rows: Sequence[Row], by: str = "demographic") -> DisparityTable:

@@ -15,11 +15,11 @@ from dataset_builder.heads.attributes import EDITS
 from dataset_builder.heads.fields import stream
 from dataset_builder.heads.picture import HeadRequest, make_all
 from dataset_builder.heads.renderer import RenderSettings
-from dataset_builder.schema.faces import EditRequest, Face
+from dataset_builder.schema.faces import RENDERED_HEADS, EditRequest, Face
 from targets.base.errors import InputError
 from targets.base.text import shortlist
 
-EDITOR = "rendered-heads/1"
+EDITOR = f"{RENDERED_HEADS}/1"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,7 @@ class Photo:
     demographic: str
     name: str
     read: Callable[[], bytes]
+    provenance: str = ""
 
 
 class Photos:
@@ -97,7 +99,7 @@ class Photos:
             age=None,
             distorted="unknown",
             # Not its name: the same picture under another one is the same.
-            provenance={"generator": GENERATOR, "sha256": digest},
+            provenance={"generator": GENERATOR, "sha256": digest, **_source_of(photo)},
             fault=fault,
         )
 
@@ -163,18 +165,29 @@ class Photos:
             raise InputError(f"{self.path} must be a table of photos or a dataset with a config 'sources'")
         data.require(("image", "identity", "demographic", "variation"))
         refs = data.refs("image", "sha256")
+        made = data.text("provenance") if "provenance" in data.columns else [""] * len(data)
         faults = data.text("fault") if "fault" in data.columns else [""] * len(data)
         rows = zip(*(data.text(name) for name in ("identity", "demographic")), strict=True)
         return [
             (
                 f"{self.path}, source {index}",
                 Photo(
-                    identity, int(data.columns["variation"][index]), group, refs[index].name, refs[index].read
+                    identity,
+                    int(data.columns["variation"][index]),
+                    group,
+                    refs[index].name,
+                    refs[index].read,
+                    made[index],
                 ),
             )
             for index, (identity, group) in enumerate(rows)
             if not faults[index]
         ]
+
+
+def _source_of(photo: Photo) -> dict[str, Any]:
+    """How a dataset's picture was made; what it can't show goes for pictures made from it too."""
+    return {"source": json.loads(photo.provenance)} if photo.provenance else {}
 
 
 def _whole(text: str, where: str) -> int:

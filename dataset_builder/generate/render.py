@@ -13,9 +13,9 @@ from typing import Any
 from dataset_builder.heads import anny_data
 from dataset_builder.heads.picture import HeadPicture, HeadRequest, make_all
 from dataset_builder.heads.renderer import RenderSettings, renderer_version
-from dataset_builder.schema.faces import Face, SourceRequest
+from dataset_builder.schema.faces import RENDERED_HEADS, Face, SourceRequest
 
-GENERATOR = "rendered-heads/1"
+GENERATOR = f"{RENDERED_HEADS}/1"
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dataset_builder.schema.verdict import Label
+
+RENDERED_HEADS = "rendered-heads"
+"""Name, without its version, of the generator of 3D heads in a provenance."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Face:
 def label_in_dataset(group: str, identity: str) -> str:
     """An identity's label with its group before it, unless it begins with that already."""
     return identity if identity.startswith(f"{group}-") else f"{group}-{identity}"
+
+
+def is_rendered(provenance: str) -> bool:
+    """Whether JSON of a picture's provenance, or of what it was made from, names the renderer of heads."""
+    return re.search(rf'"generator":\s*"{RENDERED_HEADS}/', provenance) is not None
 
 
 @dataclass(frozen=True)
