@@ -13,6 +13,7 @@ from targets.base.files import atomic, write_text
 from targets.base.progress import progress
 from targets.executors.local import ordered_map
 from targets.images import Picture, UnreadableError, decode
+from targets.opening import read_or_fault
 from targets.scoring import PictureRef
 
 NAME_DIGITS = 16
@@ -89,10 +90,11 @@ class _Row:
 
 
 def _decoded(ref: PictureRef) -> Picture | str:
+    data, (_, detail) = read_or_fault(ref)
+    if data is None:
+        return detail
     try:
-        return decode(ref.read(), ref.name)
-    except FileNotFoundError:
-        return f"{ref.name}: no such picture"
+        return decode(data, ref.name)
     except UnreadableError as error:
         return str(error)
 

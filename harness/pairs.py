@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from dataset_builder.read import Config, read_config
 from dataset_builder.schema.faces import is_rendered
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
+from targets.base.files import read_regular
 from targets.base.hashing import file_digest, settings_digest
 from targets.base.tables import ObjectArray, Table, parse_numbers, read_table
 from targets.base.text import control_character, counted, shortlist
@@ -104,7 +106,7 @@ def _from_table(table: Table, identities: Identities | None) -> Pairs:
 
 
 def _file_picture(folder: Path, name: str) -> PictureRef:
-    return PictureRef(name, (folder / name).read_bytes if name else _absent)
+    return PictureRef(name, partial(read_regular, folder / name) if name else _absent)
 
 
 def _absent() -> bytes:

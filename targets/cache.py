@@ -59,6 +59,7 @@ class ScoreCache:
             "settings": card.settings,
             "concepts": list(card.concepts),
             "program": program_digest(),
+            "nan_means": card.nan_means,
         }
         directory = root / settings_digest(key)[:CACHE_DIGITS]
         cache = cls(directory, in_force={} if in_force is None else in_force)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from targets.base.config import Settings
 from targets.base.hashing import settings_digest
-from targets.protocol import Kind
+from targets.protocol import Kind, NoScores
 
 ScoreRange = tuple[float, float]
 OUTPUT_RANGES: dict[str, ScoreRange] = {"softmax": (0.0, 1.0), "sigmoid": (0.0, 1.0), "cosine": (-1.0, 1.0)}
@@ -32,6 +32,7 @@ class TargetCard(Settings):
             pair. The gate needs it: it says how much one identity can lose.
         detection: how the face is found and which of several is taken, in words.
         source: where the weights come from.
+        nan_means: the reason of a picture whose row is NaN and that was given no reason.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TargetCard(Settings):
     score_range: ScoreRange | dict[str, ScoreRange] | None = None
     detection: str = "none: the whole picture is given to the model"
     source: str = "unknown"
+    nan_means: NoScores = "no_answer"
 
     @model_validator(mode="after")
     def _ranges_rise(self) -> TargetCard:

@@ -212,7 +212,7 @@ def _described(
     if card is None:
         card = TargetCard(name=type(target).__name__)
     elif isinstance(card, Mapping):
-        card = validated(TargetCard, card, f"target {spec}: card")
+        card = validated(TargetCard, {"name": type(target).__name__, **card}, f"target {spec}: card")
     elif not isinstance(card, TargetCard):
         raise TargetError(f"target {spec}: card must be a TargetCard or a mapping, got {type(card).__name__}")
     update: dict[str, Any] = {"spec": spec, "kind": kind, "concepts": concepts, "code": code or card.code}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -27,7 +28,8 @@ class PictureRef:
 
     Attributes:
         name: what it is called in messages and in captured logs; equal names mean equal pictures.
-        read: returns the encoded bytes; raises FileNotFoundError where there is none.
+        read: returns the encoded bytes; raises FileNotFoundError where there is none, another OSError or a
+            ValueError where they can't be had.
     """
 
     name: str
@@ -47,6 +49,19 @@ class Facts:
     size: tuple[int, int] | None = None
     format: str | None = None
     notes: tuple[str, ...] = ()
+    fault: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a target is given of a picture, or why it is not asked about it.
+
+    Attributes:
+        content: the picture, or what the target's ``prepare`` made of it.
+        fault: reason and detail, as in ``Facts``.
+    """
+
+    content: Any
     fault: tuple[str, str] = ("", "")
 
 
@@ -71,8 +86,20 @@ def _nothing() -> None:
     """Pictures opened in threads hold nothing that must be given back."""
 
 
-def _missing(name: str) -> Facts:
-    return Facts(fault=(MISSING, f"{name}: no such picture"))
+def fault_of(error: OSError | ValueError, name: str) -> tuple[str, str]:
+    """Reason and detail of a picture whose bytes can't be had: no such file, or one that can't be read."""
+    no_file = isinstance(error, FileNotFoundError | NotADirectoryError | ValueError)
+    if no_file or (isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG):
+        return MISSING, f"{name}: no such picture"
+    return UNREADABLE, f"{name}: {getattr(error, 'strerror', None) or error}"
+
+
+def read_or_fault(ref: PictureRef) -> tuple[bytes | None, tuple[str, str]]:
+    """The encoded bytes of a picture, or None with reason and detail."""
+    try:
+        return ref.read(), ("", "")
+    except (OSError, ValueError) as error:
+        return None, fault_of(error, ref.name)
 
 
 def _constant(name: str) -> tuple[str, str]:
@@ -80,21 +107,28 @@ def _constant(name: str) -> tuple[str, str]:
 
 
 def open_in_threads(
-    pictures: Sequence[PictureRef], prepare: Callable[[Image.Image], Any] | None
+    pictures: Sequence[PictureRef], prepare: Callable[[Image.Image, str], Prepared]
 ) -> Iterator[Opened]:
-    """Decode pictures and prepare them for the target; results in order."""
+    """Decode pictures and prepare them for the target; results in order.
+
+    Args:
+        pictures: what to open.
+        prepare: gets a picture and its name, in several threads at once.
+    """
 
     def open_one(ref: PictureRef) -> Opened:
+        data, fault = read_or_fault(ref)
+        if data is None:
+            return Opened(ref.name, Facts(fault=fault), None, _nothing)
         try:
-            picture = decode(ref.read(), ref.name)
-        except FileNotFoundError:
-            return Opened(ref.name, _missing(ref.name), None, _nothing)
+            picture = decode(data, ref.name)
         except UnreadableError as error:
             return Opened(ref.name, Facts(fault=(UNREADABLE, str(error))), None, _nothing)
-        fault = _constant(ref.name) if picture.constant else ("", "")
-        facts = Facts(picture.pixel_hash, picture.image.size, picture.format, picture.notes, fault)
-        content = None if picture.constant else (prepare(picture.image) if prepare else picture.image)
-        return Opened(ref.name, facts, content, _nothing)
+        made = (
+            prepare(picture.image, ref.name) if not picture.constant else Prepared(None, _constant(ref.name))
+        )
+        facts = Facts(picture.pixel_hash, picture.image.size, picture.format, picture.notes, made.fault)
+        return Opened(ref.name, facts, made.content, _nothing)
 
     return ordered_map(open_one, pictures, ahead=AHEAD)
 
@@ -110,29 +144,27 @@ def open_in_processes(
         frame: what pictures of more than a megapixel are resized to.
     """
     workers = os.cpu_count() or 1
+    faults: dict[str, tuple[str, str]] = {}
+
+    def read_chunk(chunk: Sequence[PictureRef]) -> list[tuple[str, bytes | None]]:
+        answers = [(ref.name, *read_or_fault(ref)) for ref in chunk]
+        faults.update({name: fault for name, _, fault in answers})
+        return [(name, data) for name, data, _ in answers]
+
     chunks = (pictures[start : start + CHUNK] for start in range(0, len(pictures), CHUNK))
     with ExitStack() as stack:
         pool = stack.enter_context(closing(DecoderPool(workers, held, CHUNK, frame)))
-        read = stack.enter_context(closing(ordered_map(_read, chunks, workers=workers, ahead=2 * workers)))
+        read = stack.enter_context(
+            closing(ordered_map(read_chunk, chunks, workers=workers, ahead=2 * workers))
+        )
         for decoded in pool.decode(read):
             for name, picture in decoded:
-                yield _from_pool(pool, name, picture)
+                yield _from_pool(pool, name, picture, faults.pop(name))
 
 
-def _read(chunk: Sequence[PictureRef]) -> list[tuple[str, bytes | None]]:
-    return [(ref.name, _content(ref)) for ref in chunk]
-
-
-def _content(ref: PictureRef) -> bytes | None:
-    try:
-        return ref.read()
-    except FileNotFoundError:
-        return None
-
-
-def _from_pool(pool: DecoderPool, name: str, decoded: Decoded | None) -> Opened:
+def _from_pool(pool: DecoderPool, name: str, decoded: Decoded | None, fault: tuple[str, str]) -> Opened:
     if decoded is None:
-        return Opened(name, _missing(name), None, _nothing)
+        return Opened(name, Facts(fault=fault), None, _nothing)
     answer = decoded.answer
 
     def release() -> None:
@@ -140,6 +172,6 @@ def _from_pool(pool: DecoderPool, name: str, decoded: Decoded | None) -> Opened:
 
     if answer.fault:
         return Opened(name, Facts(fault=(UNREADABLE, answer.fault)), None, release)
-    fault = _constant(name) if answer.constant else ("", "")
-    facts = Facts(answer.pixel_hash, answer.size, answer.format, answer.notes, fault)
+    blank = _constant(name) if answer.constant else ("", "")
+    facts = Facts(answer.pixel_hash, answer.size, answer.format, answer.notes, blank)
     return Opened(name, facts, None if answer.constant else decoded.pixels, release)

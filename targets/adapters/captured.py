@@ -27,7 +27,7 @@ from targets.base.hashing import file_digest
 from targets.base.tables import ObjectArray, Table, parse_number, parse_numbers, read_table, read_text
 from targets.base.text import shortlist
 from targets.card import ScoreRange, TargetCard
-from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores
+from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, NoScores, PictureId, Scores
 
 _IMAGE_COLUMNS = ("image", "file_name", "path", "picture")
 _NOISE = {"READY", "DONE"}
@@ -41,12 +41,14 @@ class CapturedSettings(Settings):
         encoding: of a text file.
         model: which model's rows to take, where the table holds several.
         score_range: lowest and highest score that the model can give, for a gate.
+        nan_means: the reason of a picture that was captured without a score: "no_answer" or "no_face".
     """
 
     manifest: Path | None = None
     encoding: str = "utf-8"
     model: str | None = None
     score_range: ScoreRange | None = None
+    nan_means: NoScores = NO_ANSWER
 
 
 class Captured:
@@ -70,6 +72,7 @@ class Captured:
             code=file_digest(path),
             detection="as in the capture",
             source=str(path.name),
+            nan_means=settings.nan_means,
         )
 
     def lookup(self, ids: Sequence[PictureId]) -> Scores:
@@ -82,9 +85,11 @@ class Captured:
         values = np.full((len(ids), len(self.concepts)), np.nan)
         reasons: list[str | None] = []
         for index, key in enumerate(found):
-            reasons.append(NO_ANSWER if key is None else self._reasons.get(key))
             if key is not None:
                 values[index] = self._answers[key]
+            silent = bool(np.isnan(values[index]).all())
+            reason = self._reasons.get(key, self.card.nan_means if silent else None) if key else NO_ANSWER
+            reasons.append(reason)
         return Scores(values, tuple(reasons))
 
 

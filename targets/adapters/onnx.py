@@ -34,7 +34,7 @@ import numpy.typing as npt
 from PIL import Image
 from pydantic import Field
 
-from targets.alignment import FaceFinder, cropped, upright
+from targets.alignment import FaceFinder, cropped, five_points, upright
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
@@ -42,7 +42,8 @@ from targets.base.hashing import file_digest
 from targets.base.text import excerpt, shortlist
 from targets.card import OUTPUT_RANGES, ScoreRange, TargetCard
 from targets.onnx_files import known_providers, model_digests, providers_in_force
-from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, Scores
+from targets.protocol import NO_ANSWER, FloatArray, NoScores, Scores, declined
+from targets.several_faces import FacesRule, hints, in_words
 from targets.torch_tools import versions_of
 
 PURPOSE = "the target 'onnx'"
@@ -93,12 +94,14 @@ class OnnxSettings(Settings):
         card: the TOML card, where it is not beside the model under its name.
         batch_size: pictures per call; a model with a fixed batch is called with that many.
         detection_threshold: lowest detection score of a face, in (0, 1), where the card aligns.
+        faces: where it aligns and there are several: "largest" box, "error" or "no_answer".
         providers: of onnxruntime, first choice first.
     """
 
     card: Path | None = None
     batch_size: int = Field(default=16, ge=1)
     detection_threshold: float = Field(default=0.6, gt=0, lt=1)
+    faces: FacesRule = "largest"
     providers: tuple[str, ...] = Field(default=("CPUExecutionProvider",), min_length=1)
 
 
@@ -131,6 +134,7 @@ class _Onnx:
         self._fixed = self._input.shape[0] if isinstance(self._input.shape[0], int) else None
         self._mean, self._std = (np.array(three, np.float32) for three in (card.input.mean, card.input.std))
         self.batch_size = settings.batch_size
+        self._rule, self.hints = settings.faces, hints(settings.faces)
         self._finder = None
         if card.input.alignment != "none":
             self._finder = FaceFinder(settings.detection_threshold, f"alignment of {model.name}")
@@ -146,15 +150,15 @@ class _Onnx:
             versions=versions_of("onnxruntime", "pillow", "numpy"),
             licence=card.licence,
             score_range=card.output.score_range or OUTPUT_RANGES.get(card.output.activation),
-            detection=_detection(card.input.alignment),
+            detection=_detection(card.input.alignment, settings.faces),
             source=card.source,
         )
 
     def prepare(self, image: Image.Image) -> Any:
-        """One input of the model without its batch axis, or None where no face was found."""
+        """One input of the model without its batch axis, or why there is none."""
         framed = self._framed(image)
-        if framed is None:
-            return None
+        if isinstance(framed, str):
+            return framed
         given = self._card.input
         pixels: npt.NDArray[Any] = np.asarray(framed)
         if given.colour == "BGR":
@@ -164,16 +168,16 @@ class _Onnx:
             pixels = scaled.astype(given.dtype)
         return np.ascontiguousarray(pixels.transpose(2, 0, 1) if given.layout == "NCHW" else pixels)
 
-    def _framed(self, image: Image.Image) -> Image.Image | None:
+    def _framed(self, image: Image.Image) -> Image.Image | NoScores:
         given = self._card.input
         width, height = given.size
         if self._finder is not None:
-            face = self._finder.largest(image)
-            if face is None:
-                return None
+            face = self._finder.face(image, self._rule)
+            if isinstance(face, str):
+                return face
             if given.alignment == "points":
-                return upright(image, face[1], width, height)
-            image = cropped(image, face[0], FACE_MARGIN)
+                return upright(image, five_points(face), width, height)
+            image = cropped(image, face[:4], FACE_MARGIN)
         filter_ = Image.Resampling.BICUBIC if given.interpolation == "bicubic" else Image.Resampling.BILINEAR
         if given.resize == "stretch":
             return image.resize((width, height), filter_)
@@ -184,11 +188,11 @@ class _Onnx:
 
     def _ask(self, images: Sequence[Any], width: int) -> Scores:
         prepared = [self.prepare(image) if isinstance(image, Image.Image) else image for image in images]
-        rows = [index for index, item in enumerate(prepared) if item is not None]
+        reasons: list[str | None] = [declined(item) for item in prepared]
+        rows = [index for index, reason in enumerate(reasons) if reason is None]
         answers = self._run([prepared[index] for index in rows]) if rows else np.zeros((0, width))
         values = np.full((len(images), answers.shape[1]), np.nan)
         values[rows] = answers
-        reasons: list[str | None] = [NO_FACE if item is None else None for item in prepared]
         for index in rows:
             if not np.isfinite(values[index]).all():
                 values[index], reasons[index] = np.nan, NO_ANSWER
@@ -266,13 +270,11 @@ def _named(tensors: Sequence[Any], wanted: str | None, what: str, model: Path) -
     return tensors[names.index(wanted) if wanted else 0]
 
 
-def _detection(alignment: str) -> str:
-    found = {
-        "none": "none: the whole picture is given to the model",
-        "face": "YuNet; of several faces the one with the largest box; a square around it",
-        "points": "YuNet; of several faces the one with the largest box; aligned on five points",
-    }
-    return found[alignment]
+def _detection(alignment: str, rule: FacesRule) -> str:
+    cut = {"face": "a square around it", "points": "aligned on five points"}
+    if alignment not in cut:
+        return "none: the whole picture is given to the model"
+    return f"{in_words('YuNet', rule)}; {cut[alignment]}"
 
 
 def load(argument: str | None, settings: Mapping[str, Any]) -> OnnxConcepts | OnnxEmbedder:

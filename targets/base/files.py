@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +38,21 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a regular file, or of a link to one.
+
+    Raises:
+        OSError: no such file, no permission, or a folder, pipe, socket or device, on which a reader could
+            wait for ever.
+        ValueError: a name that no file can have.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return stream.read()
 
 
 def remove_leftovers(folder: Path, names: Container[str] | None = None) -> None:

