@@ -121,7 +121,7 @@ def states_of(runs: ComparedRuns, attribute: str, group: str) -> States:
         np.array([side.get(name, math.nan) for name in names], dtype=np.float64) for side in sides
     )
     told = np.isfinite(before) | np.isfinite(after)
-    people = runs.union[0].take(here).clusters()[told]
+    people = runs.people[here][told]
     return before[told], after[told], np.unique(people, return_inverse=True)[1]
 
 

@@ -21,6 +21,7 @@ from harness.stats.bounded import Bounded, bounded_margin_test, inside, student
 from harness.stats.contrasts import satterthwaite
 from harness.stats.equivalence import Harmful
 from harness.stats.intervals import REASONS, CellEstimates, cell_estimates
+from harness.stats.people import SharedPeople
 from harness.stats.planning import Floor
 from harness.stats.unseen import unseen_share, with_share
 
@@ -126,14 +127,28 @@ class Score:
 
 
 @dataclass(frozen=True)
+class _Mean:
+    """A group's mean change, second less first over n pairs."""
+
+    first: FloatArray
+    second: FloatArray
+    people: IntArray
+    cell: CellEstimates
+
+    @classmethod
+    def of(cls, first: FloatArray, second: FloatArray, people: IntArray) -> _Mean:
+        return cls(first, second, people, cell_estimates(first[:, None], second[:, None], people))
+
+
+@dataclass(frozen=True)
 class _Group:
     """One group's counts and its mean change, with lost pairs filled in by the worst amount or not at all."""
 
     counts: Change
-    seen: CellEstimates
-    lower: CellEstimates
-    unchanged: CellEstimates
-    higher: CellEstimates
+    seen: _Mean
+    lower: _Mean
+    unchanged: _Mean
+    higher: _Mean
 
 
 def score_change(runs: ComparedRuns, score: Score, groups: Sequence[str], terms: Terms) -> Change:
@@ -170,8 +185,8 @@ def _held_groups(found: Sequence[_Group], terms: Terms) -> Change:
     counts = counted_together([part.counts for part in found])
     for part in found:
         for way in (part.seen, part.lower, part.unchanged, part.higher):
-            if way.status[0] == "undefined":
-                return replace(counts, undefined=REASONS[str(way.reason[0])])
+            if way.cell.status[0] == "undefined":
+                return replace(counts, undefined=REASONS[str(way.cell.reason[0])])
     failing = _combined([part.unchanged for part in found])
     low = _combined([found[0].lower] if len(found) == 1 else [found[0].higher, found[1].lower])
     high = _combined([found[0].higher] if len(found) == 1 else [found[0].lower, found[1].higher])
@@ -182,16 +197,32 @@ def _held_groups(found: Sequence[_Group], terms: Terms) -> Change:
     return held(counts, failing, passing, people, terms)
 
 
-def _combined(cells: Sequence[CellEstimates]) -> Bounded:
+def _combined(means: Sequence[_Mean]) -> Bounded:
     """One mean change, or the second less the first, with Satterthwaite's degrees of freedom."""
-    values = [float(cell.delta[0]) for cell in cells]
-    errors = np.array([cell.se[0] for cell in cells])
-    if len(cells) == 1:
-        return student(values[0], float(errors[0]), float(cells[0].df[0]))
-    degrees = np.array([cell.df[0] for cell in cells])
+    values = [float(mean.cell.delta[0]) for mean in means]
+    errors = np.array([mean.cell.se[0] for mean in means])
+    degrees = np.array([mean.cell.df[0] for mean in means])
+    if len(means) == 1:
+        return student(values[0], float(errors[0]), float(degrees[0]))
+    difference = values[1] - values[0]
+    if np.intersect1d(means[0].people, means[1].people).size:
+        se, df = _joint(means, errors)
+        return student(difference, se, df)
     varied = errors > 0.0
     df = float(satterthwaite(errors[varied], degrees[varied])) if varied.any() else math.nan
-    return student(values[1] - values[0], float(np.hypot(*errors)), df)
+    return student(difference, float(np.hypot(*errors)), df)
+
+
+def _joint(means: Sequence[_Mean], errors: FloatArray) -> tuple[float, float]:
+    """Standard error and degrees of freedom of a difference between groups that share people."""
+    first, second, people = (
+        np.concatenate([getattr(mean, name) for mean in means]) for name in ("first", "second", "people")
+    )
+    start = len(means[0].people)
+    rows = [np.arange(start), np.arange(start, len(people))]
+    shared = SharedPeople.of(first[:, None], second[:, None], people, rows)
+    se, df = shared.variance(errors[:, None], np.array([[[-1.0], [1.0]]]))
+    return float(se[0, 0]), float(df[0, 0])
 
 
 def counted_together(groups: Sequence[Change]) -> Change:
@@ -214,26 +245,25 @@ def _group(runs: ComparedRuns, score: Score, group: str, worst: float) -> _Group
             return Change(missing=f"{group} has no scored pair in the {name}")
     if not np.isfinite(before[1] + after[1]).any():
         return Change(missing=f"{group} has no pair that is scored in both runs")
-    return _estimated(before, after, base.clusters(), worst)
+    return _estimated(before, after, runs.people[here], worst)
 
 
-def _estimated(before: Sides, after: Sides, clusters: IntArray, worst: float) -> _Group:
+def _estimated(before: Sides, after: Sides, people: IntArray, worst: float) -> _Group:
     """The paired change of n pairs, NaN where a run has no answer, with lost ones filled in."""
     known = [np.isfinite(sides[1]) for sides in (before, after)]
     both, one = known[0] & known[1], known[0] ^ known[1]
     # Sums of two scores instead of differences of deltas: what is rounding noise is told by their size.
     first, second = after[0] + before[1], after[1] + before[0]
-    seen = cell_estimates(first[both, None], second[both, None], clusters[both])
-    people, pairs, lost = int(seen.n_identities[0]), int(both.sum()), int(one.sum())
+    seen = _Mean.of(first[both], second[both], people[both])
+    n_people, lost = int(seen.cell.n_identities[0]), int(one.sum())
 
-    def filled(change: float) -> CellEstimates:
+    def filled(change: float) -> _Mean:
         if not lost:
             return seen
         rows = both | one
-        ends = np.where(one, 0.0, first)[rows, None], np.where(one, change, second)[rows, None]
-        return cell_estimates(*ends, clusters[rows])
+        return _Mean.of(np.where(one, 0.0, first)[rows], np.where(one, change, second)[rows], people[rows])
 
-    counts = Change(pairs, people, people, lost)
+    counts = Change(int(both.sum()), n_people, n_people, lost)
     return _Group(counts, seen, filled(-worst), filled(0.0), filled(worst))
 
 

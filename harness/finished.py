@@ -220,6 +220,7 @@ class ComparedRuns:
         base, new: as they lie on disk.
         common: the pairs that both have.
         union: both runs with every pair of either, in one order; a run that lacks a pair has NaN there.
+        people: code of the person of every pair of ``union``.
         names: what messages call the two.
     """
 
@@ -227,6 +228,7 @@ class ComparedRuns:
     new: FinishedRun
     common: CommonPairs
     union: tuple[FinishedRun, FinishedRun]
+    people: IntArray
     names: tuple[str, str]
 
 
@@ -237,10 +239,11 @@ def compared_runs(base: FinishedRun, new: FinishedRun, *, base_name: str = "base
     row_of = {name: row for row, name in enumerate(new.texts["pair_id"])}
     own = np.array([row_of.get(name, -1) for name in base.texts["pair_id"]], dtype=np.intp)
     here = np.concatenate([own, extra])
-    texts = {name: np.concatenate([base.texts[name], new.texts[name][extra]]) for name in base.texts}
+    known = [name for name in base.texts if name in new.texts]
+    texts = {name: np.concatenate([base.texts[name], new.texts[name][extra]]) for name in known}
     there = np.concatenate([np.arange(len(base)), np.full(len(extra), -1)])
     union = (_spread(base, there, texts), _spread(new, here, texts))
-    return ComparedRuns(base, new, common, union, (base_name, "new run"))
+    return ComparedRuns(base, new, common, union, union[0].clusters(), (base_name, "new run"))
 
 
 def _spread(run: FinishedRun, rows: npt.NDArray[np.intp], texts: dict[str, ObjectArray]) -> FinishedRun:

@@ -13,9 +13,13 @@ from scipy import stats
 from harness.gate import Check, gate
 from tests.harness.runs import spread, write_deltas
 from tests.harness.test_gate import policy
-from tests.support import call
+from tests.support import call, write_csv
 
 CELL = ("sunglasses", "WM")
+SCORE_COLUMNS = (
+    "pair_id", "identity", "variation", "demographic", "attribute", "concept", "source_score",
+    "transformed_score",
+)  # fmt: skip
 RULE: dict[str, Any] = {"harmful": "lower", "worst_change": 1.0}
 
 
@@ -219,3 +223,27 @@ def test_the_printed_bound_of_a_fail_is_holms(tmp_path: Path) -> None:
     both = one(new, base, tmp_path, harmful="both", margin=0.05)
     assert both.decided.bound == pytest.approx(bounds[3], abs=1e-4)
     assert "at most -0.067" in both.reason
+
+
+def test_groups_that_show_the_same_people_are_compared_person_by_person(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one pair a person and group the difference is that of a paired t test over people."""
+    rng = np.random.default_rng(3)
+    person = rng.normal(0, 0.1, 40)
+    changes = {group: person + rng.normal(0, 0.02, 40) for group in ("BF", "WM")}
+    for name, factor in (("base", 0.0), ("new", 1.0)):
+        rows = [
+            (f"{group}{i}", f"p{i}", 1, group, "sunglasses", "face", 0.5, 0.6 + factor * changes[group][i])
+            for group in changes
+            for i in range(40)
+        ]
+        write_csv(tmp_path / f"{name}.csv", SCORE_COLUMNS, rows)
+        arguments = ("--scores", tmp_path / f"{name}.csv", "--identities", "global", "--out", tmp_path / name)
+        assert call(capsys, "audit", *arguments).status == 0
+    rule = {"metric": "difference", "concept": "face", "group": ["BF", "WM"], "harmful": "both"}
+    check = one(tmp_path / "new", tmp_path / "base", tmp_path, **rule)
+    theirs = stats.ttest_rel(changes["WM"], changes["BF"])
+    half = (theirs.confidence_interval(0.95).high - theirs.confidence_interval(0.95).low) / 2
+    assert check.change.df == pytest.approx(39)
+    assert check.change.high - check.change.change == pytest.approx(half)

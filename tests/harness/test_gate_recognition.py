@@ -254,7 +254,9 @@ def test_damaged_comparisons_are_one_clear_line(
 
 def kept_pairs(found: Outcomes, n: int) -> Outcomes:
     """The first n pairs only."""
-    labels = replace(found.labels, **{name: value[:n] for name, value in vars(found.labels).items()})
+    labels = replace(
+        found.labels, **{name: value[:n] for name, value in vars(found.labels).items() if value is not None}
+    )
     assert found.embedded is not None
     embedded = replace(
         found.embedded,
