@@ -20,6 +20,7 @@ from harness.estimates import AttributeEstimates, estimate_attributes
 from harness.gallery import RecognitionOptions
 from harness.outcomes import Labels, Outcomes
 from harness.plans import Wanted, adjusted_details, planned_differences
+from harness.reasons import explained
 from harness.recognition import recognise
 from harness.record import (
     AuditSettings,
@@ -135,7 +136,7 @@ def make_record(
     if recognised is not None and recognised[1].kinds:
         outcomes.compared = recognised[1]
     depends = {(s.attribute, s.concept, s.a, s.b): bool(s.depends_on_filter) for s in selection}
-    return Record(
+    record = Record(
         facedelta_version=version("facedelta"),
         data=_data(outcomes, origin),
         settings=_settings(options, outcomes),
@@ -165,6 +166,7 @@ def make_record(
             *_row_warnings(rows, outcomes),
         ),
     )
+    return explained(record)
 
 
 def check_request(labels: Labels, concepts: Sequence[str], options: Options) -> None:

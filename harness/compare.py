@@ -264,7 +264,7 @@ def _facts(run: FinishedRun) -> dict[str, str]:
     parts: dict[str, Any] = {
         "facedelta": record.facedelta_version,
         "data": record.data.model_dump(mode="json"),
-        "settings": record.settings.model_dump(mode="json"),
+        "settings": record.settings.model_dump(mode="json", exclude={"reasons"}),
         "target": record.targets[0].model_dump(mode="json"),
         "groups": list(record.groups),
         "attributes": list(record.attributes),

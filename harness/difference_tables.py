@@ -203,7 +203,10 @@ def _own_columns(pair: Difference) -> dict[str, object]:
 
 def _csv_row(entry: Disparity, pair: Contrast, more: Mapping[str, object]) -> dict[str, object]:
     labels = {name: getattr(entry, name) for name in ("target", "by", "attribute", "concept")}
-    row = {**labels, **pair.model_dump(include={*Contrast.model_fields, "where"} - {"ci", "band", "flags"})}
+    row = {
+        **labels,
+        **pair.model_dump(include={*Contrast.model_fields, "where"} - {"ci", "band", "flags", "reasons"}),
+    }
     for name, interval in (("ci", pair.ci), ("band", pair.band)):
         row[f"{name}_low"] = interval.low if interval else ""
         row[f"{name}_high"] = interval.high if interval else ""

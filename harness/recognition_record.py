@@ -41,6 +41,7 @@ class RecognitionThreshold(_Part):
     identities: Number
     identities_needed: Number | None
     lowest_target: Share | None
+    reasons: dict[str, str] = {}
 
 
 class ErrorRate(_Part):
@@ -62,6 +63,7 @@ class ErrorRate(_Part):
     low: Share | None
     high: Share | None
     status: str
+    reasons: dict[str, str] = {}
 
 
 class RateChange(_Part):
@@ -79,6 +81,7 @@ class RateChange(_Part):
     band_low: FiniteFloat | None
     band_high: FiniteFloat | None
     status: Literal["ok", "undefined"]
+    reasons: dict[str, str] = {}
 
 
 class RecognitionCell(_Part):
@@ -106,6 +109,7 @@ class RecognitionCell(_Part):
     before_with_fta: ErrorRate | None
     after_with_fta: ErrorRate | None
     change_with_fta: RateChange | None
+    reasons: dict[str, str] = {}
 
 
 class InequityMeasure(_Part):
@@ -124,6 +128,7 @@ class InequityMeasure(_Part):
     null_median: FiniteFloat | None
     null_extreme: FiniteFloat | None
     p: Share | None
+    reasons: dict[str, str] = {}
 
 
 class Inequity(_Part):
@@ -132,6 +137,7 @@ class Inequity(_Part):
     attribute: str | None
     groups: tuple[str, ...]
     measures: tuple[InequityMeasure, ...]
+    reasons: dict[str, str] = {}
 
 
 class DetPoint(_Part):
@@ -162,6 +168,7 @@ class Distribution(_Part):
     edges: tuple[FiniteFloat, ...]
     genuine: tuple[Number, ...]
     impostor: tuple[Number, ...]
+    reasons: dict[str, str] = {}
 
 
 class Recognition(_Part):
@@ -190,3 +197,4 @@ class Recognition(_Part):
     inequity: tuple[Inequity, ...]
     distributions: tuple[Distribution, ...]
     comparisons_sha256: str | None = None
+    reasons: dict[str, str] = {}

@@ -165,7 +165,12 @@ def recognition_csv(record: Record) -> str:
                             "fta": fta,
                         }
                         rows.append(
-                            {"target": spreadsheet_text(item.target), **labels, **kind, **rate.model_dump()}
+                            {
+                                "target": spreadsheet_text(item.target),
+                                **labels,
+                                **kind,
+                                **rate.model_dump(exclude={"reasons"}),
+                            }
                         )
     return csv_text(rows) if rows else "target,attribute,group,metric,comparison,side,fta,errors,n\n"
 

@@ -1,4 +1,7 @@
-"""The versioned result of an audit: strict JSON, every number whole, every undefined value a status."""
+"""The versioned result of an audit: strict JSON, every number whole, every undefined value a status.
+
+``reasons`` of a part says for each of its fields that is null why it is (``harness.reasons``).
+"""
 
 from __future__ import annotations
 
@@ -81,6 +84,7 @@ class Cell(_Part):
     flags: tuple[str, ...]
     missing: tuple[str, ...] = ()
     excluded: dict[str, Count]
+    reasons: dict[str, str] = {}
 
 
 class Band(_Part):
@@ -122,6 +126,7 @@ class Contrast(_Part):
     status: Status
     reason: str = ""
     flags: tuple[str, ...]
+    reasons: dict[str, str] = {}
 
 
 class Difference(Contrast):
@@ -143,7 +148,6 @@ class Difference(Contrast):
     equivalence_p_adjusted: Probability | None = None
     equivalence_family: str | None = None
     identities_for_half_width: tuple[Count, Count] | None = None
-    reasons: dict[str, str] = {}
 
 
 class Omnibus(_Part):
@@ -171,6 +175,7 @@ class Omnibus(_Part):
     flags: tuple[str, ...]
     used: tuple[str, ...]
     left_out: tuple[str, ...]
+    reasons: dict[str, str] = {}
 
 
 class LevelDifference(Contrast):
@@ -229,6 +234,8 @@ class Disparity(_Part):
             held = {"factor": data.get("by"), "test": old, "within": (), "between": ()}
             return {**data, "interaction": held}
         return data
+
+    reasons: dict[str, str] = {}
 
 
 class IdentityMean(_Part):
@@ -361,7 +368,7 @@ class SelectionCheck(_Part):
         lee_low, lee_high: Lee (2009) trimming bounds on kept pairs.
         lee_ci: interval around these bounds that holds the difference (Imbens & Manski 2004).
         status: "not_available" where candidates of a or b were not answered; all but ``kept`` is null then.
-        reason: why, else null.
+        reason: why, else empty.
     """
 
     attribute: str
@@ -379,7 +386,8 @@ class SelectionCheck(_Part):
     lee_high: FiniteFloat | None
     lee_ci: Interval | None = None
     status: Availability = "ok"
-    reason: str | None = None
+    reason: str = ""
+    reasons: dict[str, str] = {}
 
 
 class SelectionState(_Part):
@@ -387,13 +395,13 @@ class SelectionState(_Part):
 
     Attributes:
         status: "ok", "partial" (some checks are not available) or "not_available".
-        reason: why it is not "ok", else null.
+        reason: why it is not "ok", else empty.
         rejected: rejected candidates that were asked about.
         unanswered: those of them without an answer.
     """
 
     status: Literal["ok", "partial", "not_available"]
-    reason: str | None
+    reason: str = ""
     rejected: Count = 0
     unanswered: Count = 0
 
@@ -479,6 +487,7 @@ class AuditSettings(_Part):
     taxonomy_digest: str | None
     max_failures: Probability
     identities: Literal["group", "people"] = "group"
+    reasons: dict[str, str] = {}
 
 
 class Record(_Part):
@@ -509,6 +518,7 @@ class Record(_Part):
     picture_checks: tuple[PictureCheck, ...] = ()
     filtered_by: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    reasons: dict[str, str] = {}
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

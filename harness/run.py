@@ -17,6 +17,7 @@ from harness.difference_tables import difference_tables, differences_to_csv, int
 from harness.folder import COMPARISONS_FILE, FAILURES_FILE, PAIRS_FILE, TABLES, remove_results
 from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
 from harness.plan_tables import plan_tables
+from harness.reasons import explained
 from harness.recognition_tables import det_csv, histogram_csv, recognition_csv, recognition_tables
 from harness.record import RECORD_FILE, Record, write_record
 from harness.tables import (
@@ -73,7 +74,7 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
         write_comparisons(run, outcomes.compared)
         named = {"comparisons_sha256": file_digest(run / COMPARISONS_FILE)}
         (report,) = record.recognition
-        record = record.model_copy(update={"recognition": (report.model_copy(update=named),)})
+        record = record.model_copy(update={"recognition": (explained(report.model_copy(update=named)),)})
     write_record(record, run)
 
 

@@ -79,7 +79,7 @@ def selection_checks(
     status = "ok" if available == len(checks) else "partial" if available else "not_available"
     state = SelectionState(
         status=status,
-        reason=told if unanswered.any() else next((c.reason for c in checks if c.reason), None),
+        reason=told if unanswered.any() else next((c.reason for c in checks if c.reason), ""),
         rejected=int(rejected.sum()),
         unanswered=int(unanswered.sum()),
     )

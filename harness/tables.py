@@ -372,7 +372,7 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
 
 def _csv_row(cell: Cell, reasons: Sequence[str]) -> dict[str, object]:
     row: dict[str, object] = cell.model_dump(
-        exclude={"ci", "flags", "missing", "excluded", "status", "reason"}
+        exclude={"ci", "flags", "missing", "excluded", "status", "reason", "reasons"}
     )
     row = {name: spreadsheet_text(value) if isinstance(value, str) else value for name, value in row.items()}
     interval = cell.ci.model_dump() if cell.ci else dict.fromkeys(Interval.model_fields, "")

@@ -113,7 +113,7 @@ def page(run: FinishedRun, pictures: Pictures, dataset: Path | None = None) -> s
             attrition=[item for item in record.attrition if item.lost],
             failures=_failures(run),
             failures_left=MOST_FAILURES,
-            settings=_flat(record.settings.model_dump(mode="json")),
+            settings=_flat(record.settings.model_dump(mode="json", exclude={"reasons"})),
             data=_flat(record.data.model_dump(mode="json")),
             cards=[_flat(card.model_dump(mode="json")) for card in record.targets],
         )

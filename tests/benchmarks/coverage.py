@@ -1,32 +1,36 @@
 """How often intervals and tests err: ``python -m tests.benchmarks.coverage --draws 100000 --out DIR``.
 
 Scores are simulated, estimated by the package's own functions (a draw is a concept, so all draws of a design
-are one call) and counted. Four tables are written as CSV, with a README.md that says what they show:
+are one call) and counted. Tables are written as CSV, with a README.md that says what they show:
 
 - intervals: the default interval on normal scores, clusters of 1 to 6 pairs, by ICC and identities G;
-- skewed: the same on skewed scores, with how often the `skewed` flag is up;
-- groups: the omnibus test and the simultaneous bands for eight equal groups;
+- skewed: the same on skewed scores, as shipped and by CR2-t alone;
+- bootstrap: the percentile interval where it is refused, flagged and neither;
+- groups: the test that decides whether eight equal groups differ, and HTZ beside it;
+- families: the same over 36 rows with Holm;
 - planted: a group with no extra delta, and one with an extra delta of the minimum detectable size.
 """
 
 import argparse
-import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
+from harness.stats.bootstrap import misses_often, normal_miss_rate, percentile_interval, refusal
 from harness.stats.contrasts import pairwise
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import CellEstimates, cell_estimates
-from harness.stats.omnibus import htz
+from harness.stats.omnibus import games_howell, htz
 from harness.stats.planning import detectable_ratio
 from harness.stats.sandwich import Structure, satterthwaite_df
+from tests.benchmarks.coverage_page import README, Row, in_words, markdown, write_table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Row = dict[str, object]
 
 SEED = 20_260_101
 CHUNK = 5_000
@@ -38,13 +42,13 @@ def sizes_of(n_identities: int) -> Ints:
     return np.arange(n_identities) % 6 + 1
 
 
-def generators(design: object, draws: int) -> Iterator[tuple[np.random.Generator, int]]:
+def generators(design: object, draws: int, chunk: int = CHUNK) -> Iterator[tuple[np.random.Generator, int]]:
     """Yield a generator and a number of draws for each chunk of a design, named by its text."""
     entropy = [SEED, *str(design).encode()]
     for start, child in zip(
-        range(0, draws, CHUNK), np.random.SeedSequence(entropy).spawn(-(-draws // CHUNK)), strict=True
+        range(0, draws, chunk), np.random.SeedSequence(entropy).spawn(-(-draws // chunk)), strict=True
     ):
-        yield np.random.default_rng(child), min(CHUNK, draws - start)
+        yield np.random.default_rng(child), min(chunk, draws - start)
 
 
 def normal_deltas(rng: np.random.Generator, sizes: Ints, icc: float, draws: int) -> tuple[Floats, Ints]:
@@ -52,12 +56,6 @@ def normal_deltas(rng: np.random.Generator, sizes: Ints, icc: float, draws: int)
     clusters = np.repeat(np.arange(len(sizes)), sizes)
     person = rng.standard_normal((len(sizes), draws))[clusters]
     return np.sqrt(icc) * person + np.sqrt(1 - icc) * rng.standard_normal(person.shape), clusters
-
-
-def skewed_deltas(rng: np.random.Generator, n_identities: int, skewness: float, draws: int) -> Floats:
-    """Return standardised gamma deltas, one pair an identity, shape (n, draws)."""
-    shape = 4.0 / skewness**2
-    return (rng.standard_gamma(shape, size=(n_identities, draws)) - shape) / np.sqrt(shape)
 
 
 def estimate(deltas: Floats, clusters: Ints, level: float, method: str = "cluster") -> CellEstimates:
@@ -75,45 +73,134 @@ def rate(count: int, draws: int) -> Row:
     return {"rate": round(share, 6), "mc_se": round(float(np.sqrt(share * (1 - share) / draws)), 6)}
 
 
-def interval_study(draws: int, level: float, counts: tuple[int, ...] = (10, 20, 40, 100)) -> list[Row]:
+def interval_study(
+    draws: int, levels: tuple[float, ...] = (0.95, 0.999), counts: tuple[int, ...] = (10, 20, 40, 100)
+) -> list[Row]:
     """Miss rates of the default interval and of the paper's, normal scores."""
-    rows = []
+    rows: list[Row] = []
     for icc in (0.0, 0.5, 0.9):
         for g in counts:
-            missed = {"cluster": 0, "t": 0}
+            missed = {(method, level): 0 for method in ("cluster", "t") for level in levels}
             for rng, n in generators(("interval", icc, g), draws):
                 deltas, clusters = normal_deltas(rng, sizes_of(g), icc, n)
-                for method in missed:
-                    missed[method] += misses(estimate(deltas, clusters, level, method))
+                for method, level in missed:
+                    missed[method, level] += misses(estimate(deltas, clusters, level, method))
             rows.extend(
                 {"method": method, "icc": icc, "identities": g, "nominal": round(1 - level, 6)}
                 | rate(count, draws)
-                for method, count in missed.items()
+                for (method, level), count in missed.items()
             )
     return rows
 
 
-def skewed_study(draws: int, level: float, counts: tuple[int, ...] = (10, 20, 40, 100, 400)) -> list[Row]:
-    """Miss rates on skewed scores, and how often the flag is up (in all draws, and in those that miss)."""
-    rows = []
-    for skewness in (0.5, 1.0, 2.0, 3.0):
+def gamma_deltas(rng: np.random.Generator, shape: tuple[int, int], skewness: float) -> Floats:
+    k = 4.0 / skewness**2
+    return np.asarray((rng.standard_gamma(k, size=shape) - k) / np.sqrt(k))
+
+
+def ceiling_deltas(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Return scores cut off at a ceiling that 84 % reach, less their mean."""
+    return np.minimum(rng.standard_normal(shape) + 1.0, 0.0) + float(stats.norm.pdf(1) - stats.norm.sf(1))
+
+
+def lognormal_deltas(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    return np.asarray(rng.lognormal(size=shape) - np.exp(0.5))
+
+
+def coin_deltas(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Return 0/1 scores of which a tenth are 1, less their mean."""
+    return (rng.random(shape) < 0.1) - 0.1
+
+
+def normal_singles(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    return rng.standard_normal(shape)
+
+
+def exponential_deltas(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    return gamma_deltas(rng, shape, 2.0)
+
+
+Sampler = Callable[[np.random.Generator, tuple[int, int]], Floats]
+SCORES: dict[str, Sampler] = {
+    "normal": normal_singles,
+    "gamma, skewness 0.5": partial(gamma_deltas, skewness=0.5),
+    "gamma, skewness 1": partial(gamma_deltas, skewness=1.0),
+    "exponential, skewness 2": exponential_deltas,
+    "gamma, skewness 3": partial(gamma_deltas, skewness=3.0),
+    "lognormal, skewness 6": lognormal_deltas,
+    "ceiling": ceiling_deltas,
+    "0/1 at .1": coin_deltas,
+}
+
+
+def skewed_study(
+    draws: int,
+    levels: tuple[float, ...] = (0.95, 0.999),
+    counts: tuple[int, ...] = (10, 20, 40, 100, 400),
+    scores: tuple[str, ...] = tuple(SCORES),
+) -> list[Row]:
+    """Miss rates on skewed scores, as shipped and by CR2-t alone; how many samples bear the flag."""
+    rows: list[Row] = []
+    for name in scores:
         for g in counts:
-            missed = flagged = both = 0
-            for rng, n in generators(("skewed", skewness, g), draws):
-                cell = estimate(skewed_deltas(rng, g, skewness, n), np.arange(g), level)
-                wrong = (cell.low > 0) | (cell.high < 0)
-                missed += int(wrong.sum())
-                flagged += int(cell.skewed.sum())
-                both += int((wrong & cell.skewed).sum())
-            rows.append(
-                {"skewness": skewness, "identities": g, "nominal": round(1 - level, 6)}
-                | rate(missed, draws)
+            counted = {(what, level): 0 for what in ("shipped", "t", "skewed", "ok") for level in levels}
+            for rng, n in generators(("skewed", name, g), draws):
+                deltas = SCORES[name](rng, (g, n))
+                for level in levels:
+                    cell = estimate(deltas, np.arange(g), level)
+                    by_t = stats.t.ppf(0.5 + level / 2, g - 1) * cell.se
+                    ok = cell.status == "ok"
+                    counted["shipped", level] += misses(cell)
+                    counted["t", level] += int((ok & (np.abs(cell.delta) > by_t)).sum())
+                    counted["skewed", level] += int(cell.skewed.sum())
+                    counted["ok", level] += int(ok.sum())
+            rows.extend(
+                {"scores": name, "identities": g, "nominal": round(1 - level, 6)}
+                | rate(counted["shipped", level], draws)
                 | {
-                    "flagged_by_true_skewness": g < 100 * skewness**2,
-                    "flagged_share": round(flagged / draws, 4),
-                    "flagged_share_of_misses": round(both / max(missed, 1), 4),
+                    "by_t_alone": round(counted["t", level] / draws, 6),
+                    "flagged_share": round(counted["skewed", level] / draws, 4),
+                    "no_interval": round(1 - counted["ok", level] / draws, 4),
                 }
+                for level in levels
             )
+    return rows
+
+
+BOOTSTRAPS: dict[float, tuple[int, tuple[int, ...]]] = {
+    0.95: (2_000, (5, 10, 20, 40, 60, 100)),
+    0.99: (2_000, (10, 20, 40, 100)),
+    0.999: (20_000, (20, 60, 250)),
+}
+
+
+def bootstrap_study(draws: int, designs: dict[float, tuple[int, tuple[int, ...]]] = BOOTSTRAPS) -> list[Row]:
+    """Miss rates of the percentile interval where it is refused, flagged and neither."""
+    rows: list[Row] = []
+    for level, (resamples, counts) in designs.items():
+        for name in ("normal", "exponential, skewness 2"):
+            for g in counts:
+                missed = flagged = 0
+                for rng, n in generators(("bootstrap", level, name, g), draws):
+                    deltas = SCORES[name](rng, (g, n))
+                    mean = deltas.mean(axis=0)
+                    sizes = np.ones(g, dtype=np.int64)
+                    seed = int(rng.integers(2**31))
+                    found = percentile_interval(
+                        deltas - mean, sizes, mean, level=level, draws=resamples, seed=seed
+                    )
+                    missed += int(((found.low > 0) | (found.high < 0)).sum())
+                    flagged += int(estimate(deltas, np.arange(g), level).skewed.sum())
+                why = refusal(g, resamples, level)
+                rows.append(
+                    {"scores": name, "identities": g, "nominal": round(1 - level, 6)}
+                    | rate(missed, draws)
+                    | {
+                        "rule": "refused" if why else "flagged" if misses_often(g, level) else "shown",
+                        "rule_takes": round(normal_miss_rate(g, level), 6),
+                        "skewed_share": round(flagged / draws, 4),
+                    }
+                )
     return rows
 
 
@@ -125,28 +212,72 @@ GROUP_DESIGNS: dict[str, tuple[list[int], list[float]]] = {
     "20 to 60 identities, sd 1 to 3": ([60, 50, 40, 40, 30, 30, 20, 20], [1, 3, 1, 2, 1, 2, 1, 3]),
     "10 to 60 identities, sd 1 to 3": ([60, 50, 40, 30, 20, 15, 10, 10], [1, 1, 1, 2, 2, 2, 3, 3]),
 }
+ALPHAS = (0.05, 0.01, 0.001)
 
 
 def group_study(draws: int, designs: tuple[str, ...] = tuple(GROUP_DESIGNS), icc: float = 0.5) -> list[Row]:
-    """Rejection rates of the omnibus test and family error of the bands, all groups equal."""
-    rows = []
+    """How often a row of equal groups is rejected: by Games-Howell, which decides, and by HTZ."""
+    rows: list[Row] = []
     for name in designs:
-        counts = {(what, a): 0 for what in ("omnibus", "bands") for a in (0.05, 0.01, 0.001)}
+        counts = {(what, a): 0 for what in ("games-howell", "htz") for a in ALPHAS}
         for rng, n in generators(("groups", name, icc), draws):
             cells = []
             for g, sd in zip(*GROUP_DESIGNS[name], strict=True):
                 deltas, clusters = normal_deltas(rng, sizes_of(g), icc, n)
                 cells.append(estimate(sd * deltas, clusters, 0.95))
-            groups = GroupMeans.stack(cells)
-            p = htz(groups).p
-            for alpha in (0.05, 0.01, 0.001):
-                bands = pairwise(groups, level=1 - alpha)
-                counts["omnibus", alpha] += int((p < alpha).sum())
-                outside = (bands.band_low > 0) | (bands.band_high < 0)
-                counts["bands", alpha] += int(outside.any(axis=0).sum())
+            for what, p in row_tests(cells).items():
+                for alpha in ALPHAS:
+                    counts[what, alpha] += int((p <= alpha).sum())
         rows.extend(
             {"what": what, "design": name, "icc": icc, "nominal": alpha} | rate(count, draws)
             for (what, alpha), count in counts.items()
+        )
+    return rows
+
+
+def row_tests(cells: list[CellEstimates]) -> dict[str, Floats]:
+    """Return the p values of each row's tests, shape (draws,)."""
+    groups = GroupMeans.stack(cells)
+    return {"games-howell": games_howell(groups, pairwise(groups, level=0.95)).p, "htz": htz(groups).p}
+
+
+FAMILY = 36
+UNEQUAL, SPREAD = GROUP_DESIGNS["10 to 60 identities, sd 1 to 3"]
+FAMILIES: dict[str, tuple[Sampler, list[int], list[float]]] = {
+    "normal, 40 each": (normal_singles, [40] * GROUPS, [1.0] * GROUPS),
+    "normal, 10 each": (normal_singles, [10] * GROUPS, [1.0] * GROUPS),
+    "normal, 10 to 60, sd 1 to 3": (normal_singles, UNEQUAL, SPREAD),
+    "0/1 at .1, 40 each": (coin_deltas, [40] * GROUPS, [1.0] * GROUPS),
+    "exponential, 40 each": (exponential_deltas, [40] * GROUPS, [1.0] * GROUPS),
+    "exponential, 10 to 60": (exponential_deltas, UNEQUAL, [1.0] * GROUPS),
+    "exponential, 10 to 60, sd 1 to 3": (exponential_deltas, UNEQUAL, SPREAD),
+}
+
+
+def family_study(families: int, designs: tuple[str, ...] = tuple(FAMILIES)) -> list[Row]:
+    """Family error of 36 rows of eight equal groups with Holm, one pair an identity; and rows with a flag."""
+    rows: list[Row] = []
+    for name in designs:
+        sampler, counts, spreads = FAMILIES[name]
+        found = {(what, a): 0 for what in ("games-howell", "htz") for a in ALPHAS}
+        flagged = 0
+        # A chunk holds whole families.
+        for rng, n in generators(("families", name), families, CHUNK // FAMILY):
+            cells = [
+                estimate(sd * sampler(rng, (g, n * FAMILY)), np.arange(g), 0.95)
+                for g, sd in zip(counts, spreads, strict=True)
+            ]
+            flagged += int(np.any([cell.skewed for cell in cells], axis=0).sum())
+            for what, p in row_tests(cells).items():
+                # Holm rejects something where its smallest p, times the size of the family, is at most alpha.
+                least = FAMILY * np.nan_to_num(p, nan=1.0).reshape(n, FAMILY).min(axis=1)
+                for alpha in ALPHAS:
+                    found[what, alpha] += int((least <= alpha).sum())
+        rows.extend(
+            {"what": what, "design": name, "rows": FAMILY, "nominal": alpha}
+            | rate(count, families)
+            | {"rows_flagged_skewed": round(flagged / families / FAMILY, 4)}
+            for (what, alpha), count in found.items()
         )
     return rows
 
@@ -191,79 +322,38 @@ def planted_study(
     return rows
 
 
-def write_table(path: Path, rows: list[Row]) -> None:
-    with path.open("w", newline="") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def markdown(rows: list[Row]) -> str:
-    heads = list(rows[0])
-    lines = [heads, ["---"] * len(heads), *([str(row[head]) for head in heads] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-README = """# Coverage of the intervals and tests
-
-Made by `python -m tests.benchmarks.coverage --draws {draws} --out {out}` (seed {seed}); every number comes
-from the package's own functions on simulated scores. `rate` is the share of {draws:,} draws that err (or, for
-planted effects, that find something); `mc_se` is its Monte-Carlo standard error.
-
-## Default interval and the paper's, normal scores, 1 to 6 pairs an identity, nominal .001
-
-The default (`cluster`) misses between {low:.3%} and {high:.3%}; the paper's (`t`), which takes pairs as
-independent, up to {paper:.1%}.
-
-{intervals}
-
-## Skewed scores (gamma), one pair an identity, nominal .001
-
-`flagged_by_true_skewness` is the rule "identities < 100 g^2" with the true skewness g; the two shares are the
-rule with the skewness of the sample, which is what a user sees.
-
-{skewed}
-
-## Eight equal groups: HTZ omnibus test and Games-Howell bands, ICC .5
-
-{groups}
-
-## Planted effects, ICC .5
-
-Nothing planted: how often something is found. Detectable: the extra delta is the minimum detectable effect
-for power .8, computed from the true standard error and the Satterthwaite df.
-
-{planted}
-"""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--draws", type=int, default=100_000)
+    parser.add_argument("--draws", type=int, default=40_000)
     parser.add_argument("--out", type=Path, default=Path("results/coverage"))
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
-    tables = {
-        "intervals": interval_study(settings.draws, 0.999),
-        "skewed": skewed_study(settings.draws, 0.999),
-        "groups": group_study(settings.draws),
-        "planted": planted_study(settings.draws),
+    draws = settings.draws
+    bootstraps, families = max(draws // 5, 1), max(draws // 20, 1)
+    studies: dict[str, Callable[[], list[Row]]] = {
+        "intervals": partial(interval_study, draws),
+        "skewed": partial(skewed_study, draws),
+        "bootstrap": partial(bootstrap_study, bootstraps),
+        "groups": partial(group_study, draws),
+        "families": partial(family_study, families),
+        "planted": partial(planted_study, draws),
     }
-    for name, rows in tables.items():
-        write_table(settings.out / f"{name}.csv", rows)
+    tables: dict[str, list[Row]] = {}
+    for name, study in studies.items():
+        tables[name] = study()
+        write_table(settings.out / f"{name}.csv", tables[name])
+        print(f"{name}: {len(tables[name])} rows", flush=True)
     text = {name: markdown(rows) for name, rows in tables.items()}
-    missed = {
-        m: [float(str(r["rate"])) for r in tables["intervals"] if r["method"] == m] for m in ("cluster", "t")
-    }
     page = README.format(
-        draws=settings.draws,
+        draws=draws,
         out=settings.out,
         seed=SEED,
-        low=min(missed["cluster"]),
-        high=max(missed["cluster"]),
-        paper=max(missed["t"]),
+        bootstraps=bootstraps,
+        families=families,
+        fails=in_words(tables),
+        families_table=text.pop("families"),
         **text,
     )
     (settings.out / "README.md").write_text(page)

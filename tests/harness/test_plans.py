@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -131,30 +129,3 @@ def test_they_stand_in_both_csv_files(table: Path, capsys: pytest.CaptureFixture
     assert pair.identities_for_half_width is not None
     assert int(row["identities_for_half_width_a"]) == pair.identities_for_half_width[0]
     assert float(row["minimum_detectable_effect"]) == pair.minimum_detectable_effect
-
-
-def nulls(value: Any, path: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Every null of a record with the object that holds it."""
-    found = []
-    if isinstance(value, dict):
-        found += [(f"{path}.{name}", value) for name, item in value.items() if item is None]
-        for name, item in value.items():
-            found += nulls(item, f"{path}.{name}")
-    elif isinstance(value, list):
-        for item in value:
-            found += nulls(item, path)
-    return found
-
-
-@pytest.mark.parametrize(
-    "more", [(), ("--margin", 0.05), ("--half-width", 0.02), ("--ci", "bootstrap"), ("--ci", "t")]
-)
-def test_a_reason_stands_beside_every_null(
-    more: tuple[object, ...], table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, run, _ = audit(table, capsys, *more)
-    record = json.loads((run / "record.json").read_text(encoding="utf-8"))
-    for part in ("details",):
-        for path, holder in nulls(record[part]):
-            explained = holder.get("reasons", {}).get(path.rpartition(".")[2]) or holder.get("reason")
-            assert explained, (part, path, holder)

@@ -14,7 +14,7 @@ from tests.support import ROOT, call
 
 CELL_KEYS = (
     "target by attribute concept group n_pairs n_identities mean_source mean_transformed delta se df ci p "
-    "p_adjusted family status reason flags missing excluded"
+    "p_adjusted family status reason flags missing excluded reasons"
 )
 
 
