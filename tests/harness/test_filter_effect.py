@@ -102,7 +102,7 @@ def test_an_export_holds_the_rejected_candidates_and_names_them(
 
     _, record = audited(capsys, dataset, tmp_path / "all", manifest)
     assert record["selection_state"] == {
-        "status": "ok", "reason": None, "rejected": len(rejected), "unanswered": 0
+        "status": "ok", "reason": "", "rejected": len(rejected), "unanswered": 0
     }  # fmt: skip
     for check in record["selection"]:
         for side in "ab":
