@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +23,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from targets.base.errors import InputError
-from targets.base.text import nearest, shortlist
+from targets.base.text import excerpt, nearest, shortlist
 
 ObjectArray = npt.NDArray[np.object_]
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -58,20 +61,55 @@ class Table:
                 raise InputError(f"{self.path}: {what} needs a column '{name}'{hint}; found {found}")
 
     def text(self, name: str) -> ObjectArray:
-        """The column as strings; an absent value is an empty string, a whole number keeps no '.0'."""
-        return np.array([_as_text(value) for value in self.columns[name]], dtype=object)
+        """The column as strings; an absent value or NaN is an empty string, a whole number keeps no '.0'.
+
+        Raises:
+            InputError: what is not UTF-8, a list or a struct.
+        """
+        values = self.columns[name]
+        try:
+            return np.array([as_text(value) for value in values], dtype=object)
+        except (TypeError, UnicodeError):
+            row = next(index for index, value in enumerate(values) if not is_text(value))
+            raise InputError(
+                f"{self.path}: column '{name}' must hold UTF-8 text or numbers, got "
+                f"'{excerpt(values[row], 80)}' in {self.row(row)}"
+            ) from None
 
     def row(self, index: int) -> str:
         """Name a row for a message."""
         return f"{self.path.name} row {index + self.first_row}"
 
 
-def _as_text(value: object) -> str:
-    if value is None:
+def as_text(value: object) -> str:
+    """A cell as text; nothing, None and NaN are an empty string, and 1.0 is "1".
+
+    Raises:
+        UnicodeError: bytes that are not UTF-8, or half of a surrogate pair.
+        TypeError: a list or a struct.
+    """
+    if isinstance(value, str):
+        if not value.isascii():
+            value.encode()
+        return value
+    if value is None or value != value:
         return ""
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list | dict):
+        raise TypeError("no text")
+    if isinstance(value, float | Decimal) and value == value // 1:
         return str(int(value))
     return str(value)
+
+
+def is_text(value: object) -> bool:
+    """Whether a cell can be read as text."""
+    try:
+        as_text(value)
+    except (TypeError, UnicodeError):
+        return False
+    return True
 
 
 def read_table(path: Path, encoding: str = "utf-8") -> Table:
@@ -121,6 +159,8 @@ def _read_csv(path: Path, text: str) -> Table:
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     if not text.strip():
         raise InputError(f"{path} is empty: a header row and at least one row are needed")
+    blank = re.match(r"(?:[ \t]*(?:\r\n|\r|\n))*", text)
+    text, skipped = text[blank.end() :], len(blank.group().splitlines())  # type: ignore[union-attr]
     names = _header(path, text, delimiter)
 
     ragged: list[str] = []
@@ -143,7 +183,7 @@ def _read_csv(path: Path, text: str) -> Table:
         )
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: {ragged[0] if ragged else error}") from None
-    return Table(path, {name: _shared_strings(table.column(name)) for name in names}, first_row=2)
+    return Table(path, {name: _shared_strings(table.column(name)) for name in names}, 2 + skipped)
 
 
 def _header(path: Path, text: str, delimiter: str) -> list[str]:
@@ -151,10 +191,14 @@ def _header(path: Path, text: str, delimiter: str) -> list[str]:
         io.BytesIO(text.split("\n", 1)[0].encode() + b"\n"),
         parse_options=pa_csv.ParseOptions(delimiter=delimiter),
     ).column_names
+    _refuse_repeated(path, names)
+    return list(names)
+
+
+def _refuse_repeated(path: Path, names: Sequence[str]) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"{path}: column names must differ, '{repeated[0]}' occurs twice")
-    return list(names)
 
 
 def _shared_strings(column: pa.ChunkedArray) -> ObjectArray:
@@ -167,12 +211,13 @@ def _shared_strings(column: pa.ChunkedArray) -> ObjectArray:
 
 def _read_jsonl(path: Path, text: str) -> Table:
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Only a line feed ends a line: U+2028, U+0085 and form feeds are characters of a string.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
+            row = json.loads(line, object_pairs_hook=_unique_keys, strict=False)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} line {number} must be one JSON object: {error}") from None
         if not isinstance(row, dict):
             raise InputError(f"{path} line {number} must be one JSON object, got {type(row).__name__}")
@@ -187,21 +232,38 @@ def _read_jsonl(path: Path, text: str) -> Table:
     return Table(path, columns, first_row=1)
 
 
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key '{next(key for key in keys if keys.count(key) > 1)}' occurs twice")
+    return row
+
+
 def _read_parquet(path: Path) -> Table:
     try:
+        names = pq.read_schema(path).names
+        _refuse_repeated(path, names)
         table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable parquet file: {error}") from None
     columns = {}
-    for name in table.column_names:
+    for name in names:
         column = table.column(name)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             columns[name] = _shared_strings(column)
         else:
-            values = np.empty(len(column), dtype=object)
-            values[:] = column.to_pylist()
-            columns[name] = values
+            columns[name] = _cells(column)
     return Table(path, columns, first_row=1)
+
+
+def _cells(column: pa.ChunkedArray) -> ObjectArray:
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type) or pa.types.is_time(column.type):
+        # Python has no type for their nanoseconds; none is a label or score that is read as a number.
+        column = column.cast(pa.string())
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_pylist()
+    return values
 
 
 def parse_number(value: object) -> tuple[float, str | None]:
@@ -213,11 +275,14 @@ def parse_number(value: object) -> tuple[float, str | None]:
     """
     if value is None:
         return float("nan"), "absent"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | Real | Decimal):
         return float("nan"), "not a finite number"
     if isinstance(value, str):
         return _parse_text(value)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
     if np.isnan(number):
         return number, "absent"
     return (number, None) if np.isfinite(number) else (float("nan"), "not a finite number")
