@@ -14,6 +14,8 @@ ScoreRange = tuple[float, float]
 OUTPUT_RANGES: dict[str, ScoreRange] = {"softmax": (0.0, 1.0), "sigmoid": (0.0, 1.0), "cosine": (-1.0, 1.0)}
 """The range of what a model's head gives; logits have none."""
 
+_WHERE = {"device", "precision", "batch_size", "compile", "providers"}
+
 
 class TargetCard(Settings):
     """What a record says about a target.
@@ -67,6 +69,11 @@ class TargetCard(Settings):
     def pinned(self) -> bool:
         """Whether the weights are known by digest, so that a score may be reused in another run."""
         return bool(self.weights)
+
+    @property
+    def reading_digest(self) -> str:
+        """One digest over the settings that say how a picture is read; not where or how fast."""
+        return settings_digest({name: value for name, value in self.settings.items() if name not in _WHERE})
 
     @property
     def weights_digest(self) -> str | None:

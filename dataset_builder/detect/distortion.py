@@ -32,6 +32,7 @@ class DistortionModel(Settings):
         target: spec of the embedder.
         target_settings: its settings.
         weights_digest: of the embedder it was trained on; another embedder's vectors mean nothing to it.
+        reading_digest: of how it read pictures then; None in models that don't know.
         coefficients: (d,) floats.
         intercept, threshold: of the decision.
         thresholds: "attribute/group" or "attribute" -> threshold in its place, tuned on people's labels.
@@ -41,6 +42,7 @@ class DistortionModel(Settings):
     target: str
     target_settings: dict[str, Any] = Field(default_factory=dict)
     weights_digest: str
+    reading_digest: str | None = None
     coefficients: tuple[float, ...]
     intercept: float
     threshold: float

@@ -196,13 +196,18 @@ def load_embedder(model: DistortionModel) -> LoadedTarget:
     """Load the embedder a distortion model was trained on.
 
     Raises:
-        InputError: the embedder's weights are not those of the model.
+        InputError: the embedder's weights, or how it reads pictures, are not those of the model.
     """
     loaded = load_target(model.target, model.target_settings)
     if loaded.card.weights_digest != model.weights_digest:
         raise InputError(
             f"the distortion model was trained on {model.target} with weights {model.weights_digest[:16]}, "
             f"installed are {(loaded.card.weights_digest or 'unknown')[:16]}; train it again"
+        )
+    if model.reading_digest not in (None, loaded.card.reading_digest):
+        raise InputError(
+            f"the distortion model was trained on {model.target} when it read pictures in another way "
+            "(preprocessing or settings have changed); train it again"
         )
     return loaded
 

@@ -122,6 +122,7 @@ def train(
         target=target,
         target_settings=dict(settings),
         weights_digest=loaded.card.weights_digest,
+        reading_digest=loaded.card.reading_digest,
         coefficients=tuple(map(float, coefficients)),
         intercept=intercept,
         threshold=threshold,

@@ -137,6 +137,10 @@ def test_trained_saved_and_used_in_a_build(tmp_path: Path, capsys: pytest.Captur
     target.write_text(EMBEDDER % "11", encoding="utf-8")
     result = call(capsys, "build", path, "--out", tmp_path / "other", "--candidates", candidates)
     assert_one_line(result, "train it again")
+    read_otherwise = (EMBEDDER % "00").replace("}}", '}, "settings": {"mean": 0.5}}')
+    target.write_text(read_otherwise, encoding="utf-8")
+    result = call(capsys, "build", path, "--out", tmp_path / "other", "--candidates", candidates)
+    assert_one_line(result, "when it read pictures in another way")
 
 
 def test_a_face_that_can_not_be_found_is_unknown_not_clean(
