@@ -17,6 +17,7 @@ from harness.details import cell_details
 from harness.discovery import discover
 from harness.disparities import Row, compare, disparities, mark_filter_dependence
 from harness.estimates import AttributeEstimates, estimate_attributes
+from harness.failure_to_acquire import failures_to_acquire
 from harness.gallery import RecognitionOptions
 from harness.outcomes import Labels, Outcomes
 from harness.plans import Wanted, adjusted_details, planned_differences
@@ -136,6 +137,7 @@ def make_record(
     if recognised is not None and recognised[1].kinds:
         outcomes.compared = recognised[1]
     depends = {(s.attribute, s.concept, s.a, s.b): bool(s.depends_on_filter) for s in selection}
+    acquired, lost = failures_to_acquire(outcomes, target, attributes, groups, level=options.level)
     record = Record(
         facedelta_version=version("facedelta"),
         data=_data(outcomes, origin),
@@ -146,7 +148,7 @@ def make_record(
         concepts=outcomes.concepts,
         rows=tuple(rows),
         cells=tuple(cells),
-        families=(*families, *inside, *more, *apart),
+        families=(*families, *inside, *more, *apart, *lost),
         disparities=tuple(mark_filter_dependence(entries, depends)),
         details=tuple(details),
         discovery=_discovery(outcomes, attributes, groups, cells, options),
@@ -154,6 +156,7 @@ def make_record(
         selection_state=state,
         recognition=() if recognised is None else (recognised[0],),
         attrition=tuple(attrition(outcomes, target, attributes, groups, level=options.level)),
+        acquisition=tuple(acquired),
         picture_checks=tuple(
             PictureCheck(check=check, group=group, n_pairs=count)
             for (check, group), count in sorted(outcomes.picture_checks.items())

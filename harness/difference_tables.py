@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.plan_tables import difference_plan_table
-from harness.record import Contrast, Difference, Disparity, Omnibus, Record
+from harness.record import AcquisitionShare, Contrast, Difference, Disparity, Omnibus, Record
 from harness.tables import (
     FLAG_NOTES,
     NOT_MEASURED,
@@ -19,6 +19,7 @@ from harness.tables import (
     spreadsheet_text,
     two_digits,
 )
+from targets.base.text import counted
 
 
 def difference_tables(record: Record, by: str = "demographic") -> dict[str, DisparityTable]:
@@ -57,6 +58,61 @@ def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
     return DisparityTable(
         title, heads, rows, (*no_claim_notes(record), *_difference_notes(entries)), justify="left"
     )
+
+
+def acquisition_table(record: Record) -> DisparityTable | None:
+    """Shares of pairs without an answer by group, and whether groups differ; None where all have one."""
+    if not record.acquisition:
+        return None
+    groups = tuple(dict.fromkeys(own.group for item in record.acquisition for own in item.shares))
+    level = record.settings.level
+    rows, flags = [], set[str]()
+    for item in record.acquisition:
+        texts = {own.group: _share_text(own) for own in item.shares}
+        tests: tuple[str, ...] = ()
+        if not record.no_claim:
+            entry = item.disparity
+            p = p_text(entry.omnibus.p_adjusted) if entry else NOT_MEASURED
+            flags |= set(entry.omnibus.flags if entry else ())
+            p += flag_marks(entry.omnibus.flags) if entry else ""
+            tests = (p, _band_text(entry, level) if entry else NOT_MEASURED)
+        rows.append((item.attribute, "no answer", (*(texts.get(g, NOT_MEASURED) for g in groups), *tests)))
+    heads = (*groups, *(() if record.no_claim else ("p adjusted", "differences with a band beyond 0")))
+    title = f"Failure to acquire: share of pairs without an answer, {100 * level:g} % intervals (Wilson)"
+    over = counted(len(rows), "attribute")
+    tested = f"Games-Howell tests, Holm over {over}; in a test each group has two more identities"
+    marks = [note for flag, note in FLAG_NOTES.items() if flag in flags]
+    notes = (record.no_claim,) if record.no_claim else (tested, *marks)
+    return DisparityTable(title, heads, tuple(rows), notes, justify="left")
+
+
+def _share_text(own: AcquisitionShare) -> str:
+    interval = f"[{two_digits(own.low)}, {two_digits(own.high)}]"
+    return f"{two_digits(own.share)} {interval}, {own.failed} of {own.n_pairs} / {own.n_identities}"
+
+
+def acquisition_csv(record: Record) -> str:
+    """Every share of pairs without an answer, one row an attribute and group."""
+    rows = [
+        {
+            "target": spreadsheet_text(item.target),
+            "attribute": spreadsheet_text(item.attribute),
+            **own.model_dump(),
+            "group": spreadsheet_text(own.group),
+            "p_adjusted": ""
+            if record.no_claim or item.disparity is None
+            else item.disparity.omnibus.p_adjusted,
+            "no_claim": record.no_claim,
+        }
+        for item in record.acquisition
+        for own in item.shares
+    ]
+    return csv_text(rows) if rows else "target,attribute,group,n_pairs,n_identities,failed,share\n"
+
+
+def acquisition_differences_csv(record: Record) -> str:
+    """Every difference of shares of pairs without an answer, as in ``differences_to_csv``."""
+    return _differences_csv(record, [item.disparity for item in record.acquisition if item.disparity])
 
 
 def interaction_table(record: Record, by: str) -> DisparityTable | None:
@@ -152,12 +208,16 @@ def differences_to_csv(record: Record) -> str:
 
     Where a difference may not be claimed, its row holds the reason in place of numbers.
     """
+    return _differences_csv(record, record.disparities)
+
+
+def _differences_csv(record: Record, entries: Sequence[Disparity]) -> str:
     rows = [
         _claimed(
             record,
             _csv_row(entry, pair, {"omnibus_p_adjusted": entry.omnibus.p_adjusted} | _own_columns(pair)),
         )
-        for entry in record.disparities
+        for entry in entries
         for pair in entry.pairwise
     ]
     return csv_text(rows) if rows else "target,by,attribute,concept,a,b,difference\n"

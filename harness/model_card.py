@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from harness.difference_tables import difference_tables
+from harness.difference_tables import acquisition_table, difference_tables
 from harness.plan_tables import plan_tables
 from harness.record import Attrition, Cell, Record
 from harness.report import words
@@ -136,6 +136,8 @@ def _section(record: Record) -> Iterator[str]:
         yield to_markdown(discovery_table(record.discovery))
     yield "### Pairs without an answer"
     yield ""
+    if (lost := acquisition_table(record)) is not None:
+        yield to_markdown(lost)
     yield from _failures(record)
     yield ""
     yield "### Limits"

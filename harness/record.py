@@ -430,6 +430,42 @@ class Attrition(_Part):
     level: Probability
 
 
+class AcquisitionShare(_Part):
+    """Share of one group's pairs that a target could not answer.
+
+    Attributes:
+        group: whose.
+        n_pairs, n_identities: pairs of which it is known whether there is an answer, and their identities.
+        failed: pairs without (reasons "no_face" and "no_answer").
+        share, low, high: Wilson interval on the effective sample size by identity.
+        level: of the interval.
+    """
+
+    group: str
+    n_pairs: Count
+    n_identities: Count
+    failed: Count
+    share: Probability
+    low: Probability
+    high: Probability
+    level: Probability
+
+
+class Acquisition(_Part):
+    """Failures to acquire of one attribute, by group.
+
+    Attributes:
+        target, attribute: where.
+        shares: one a group with pairs, in the order of the tables.
+        disparity: differences of the shares, tested like those of mean changes; null with a single group.
+    """
+
+    target: str
+    attribute: str
+    shares: tuple[AcquisitionShare, ...]
+    disparity: Disparity | None
+
+
 class Family(_Part):
     """A family of tests: ``m`` tests planned, adjusted together by ``method``."""
 
@@ -515,6 +551,7 @@ class Record(_Part):
     selection_state: SelectionState | None = None
     recognition: tuple[Recognition, ...] = ()
     attrition: tuple[Attrition, ...] = ()
+    acquisition: tuple[Acquisition, ...] = ()
     picture_checks: tuple[PictureCheck, ...] = ()
     filtered_by: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -13,7 +13,14 @@ import pyarrow as pa
 from rich.console import Console
 
 from harness.comparison_file import write_comparisons
-from harness.difference_tables import difference_tables, differences_to_csv, interactions_to_csv
+from harness.difference_tables import (
+    acquisition_csv,
+    acquisition_differences_csv,
+    acquisition_table,
+    difference_tables,
+    differences_to_csv,
+    interactions_to_csv,
+)
 from harness.folder import COMPARISONS_FILE, FAILURES_FILE, PAIRS_FILE, TABLES, remove_results
 from harness.outcomes import FAULTS, REASONS, Failure, FloatArray, Outcomes
 from harness.plan_tables import plan_tables
@@ -37,7 +44,11 @@ from targets.base.hashing import file_digest
 
 def run_tables(record: Record) -> list[DisparityTable]:
     """The tables a run shows: changes on every axis, counts, differences; none without planned rows."""
-    searched = [discovery_table(record.discovery)] if record.discovery else []
+    lost = acquisition_table(record)
+    searched = [
+        *([lost] if lost else []),
+        *([discovery_table(record.discovery)] if record.discovery else []),
+    ]
     if not record.rows:
         return searched
     by_axis = [disparity_table(record, record.rows, by) for by in record.settings.by]
@@ -60,6 +71,9 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
     write_parquet(run / FAILURES_FILE, failures_table(outcomes.failures))
     write_text(run / TABLES / "cells.csv", to_csv(record))
     write_text(run / TABLES / "differences.csv", differences_to_csv(record))
+    if record.acquisition:
+        write_text(run / "tables" / "acquisition.csv", acquisition_csv(record))
+        write_text(run / "tables" / "acquisition_differences.csv", acquisition_differences_csv(record))
     if any(entry.interaction for entry in record.disparities):
         write_text(run / TABLES / "interactions.csv", interactions_to_csv(record))
     write_text(run / TABLES / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))

@@ -126,7 +126,11 @@ def _filtered(
 ) -> FilteredGroup:
     scored = rows[np.isfinite(_deltas(kept, rows, index))]
     scorable = all_rows[np.isfinite(_deltas(everyone, all_rows, index))]
-    names = [*kept.labels.identity[scored], *everyone.labels.identity[scorable]]
+    names = [
+        name
+        for labels, own in ((kept.labels, scored), (everyone.labels, scorable))
+        for name in (labels.identity if labels.person is None else labels.person)[own]
+    ]
     people = np.unique(np.array(names, dtype=np.str_), return_inverse=True)[1]
     return FilteredGroup(
         _deltas(kept, scored, index),

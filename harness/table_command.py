@@ -9,7 +9,12 @@ from typing import Annotated
 
 import typer
 
-from harness.difference_tables import difference_tables, differences_to_csv
+from harness.difference_tables import (
+    acquisition_csv,
+    acquisition_table,
+    difference_tables,
+    differences_to_csv,
+)
 from harness.every_eval_ever import Provenance, every_eval_ever
 from harness.funnel_table import funnel_csv, funnel_table
 from harness.model_card import model_card
@@ -65,6 +70,7 @@ def table(
     counts: Annotated[bool, typer.Option(help="Pairs and identities instead of changes.")] = False,
     differences: Annotated[bool, typer.Option(help="Differences between groups instead.")] = False,
     recognition: Annotated[bool, typer.Option(help="A recogniser's error rates instead.")] = False,
+    acquisition: Annotated[bool, typer.Option(help="Pairs without an answer, by group, instead.")] = False,
     funnel: Annotated[bool, typer.Option(help="Of a built dataset: what the filter kept.")] = False,
     level: Annotated[
         float | None,
@@ -83,11 +89,11 @@ def table(
     """Write the disparity table of a run, of several runs side by side, or of a dataset's funnel."""
     if level is not None and not funnel:
         raise InputError("--level is of --funnel; the level of a run was set when it was audited")
-    other_table = counts or differences or recognition or funnel
+    other_table = counts or differences or recognition or acquisition or funnel
     if other_table and (len(sources) > 1 or style in _OF_RUNS):
         raise InputError(
-            "--counts, --differences, --recognition and --funnel show one run as a table: give one run, and "
-            "no --format model-card or every-eval-ever"
+            "--counts, --differences, --recognition, --acquisition and --funnel show one run as a table: "
+            "give one run, and no --format model-card or every-eval-ever"
         )
     if len(sources) > 1:
         _side_by_side(sources, style, concept or [], by)
@@ -116,10 +122,16 @@ def table(
         if by not in record.settings.by:
             raise InputError(f"the run has no axis '{by}', only {shortlist(record.settings.by)}")
         if style is Format.CSV:
-            as_csv = recognition_csv if recognition else differences_to_csv if differences else to_csv
-            write_out(as_csv(record))
+            forms = {
+                acquisition: acquisition_csv,
+                recognition: recognition_csv,
+                differences: differences_to_csv,
+            }
+            write_out(forms.get(True, to_csv)(record))
             return
-        if recognition:
+        if acquisition:
+            shown = [_acquisition(record)]
+        elif recognition:
             shown = recognition_tables(record)
         elif differences:
             shown = list(difference_tables(record, by).values())
@@ -130,6 +142,13 @@ def table(
                 shown += plan_tables(record, rows)
                 shown += [discovery_table(record.discovery)] if record.discovery else []
     _print(shown, style)
+
+
+def _acquisition(record: Record) -> DisparityTable:
+    found = acquisition_table(record)
+    if found is None:
+        raise InputError("the run has no failure to acquire: every pair that was asked about has an answer")
+    return found
 
 
 def _side_by_side(sources: Sequence[Path], style: Format, wanted: Sequence[str], by: str) -> None:

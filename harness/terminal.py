@@ -120,6 +120,8 @@ def _beside(widths: Sequence[int], room: int) -> list[list[int]]:
 
 def print_summary(out: Console, record: Record, outcomes: Outcomes, run: Path) -> None:
     """Print what was left out and why, what to look at, and where the run lies."""
+    for sentence in words.acquisition_sentences(record):
+        say(out, sentence)
     reasons = ", ".join(f"{reason} {count}" for reason, count in outcomes.reason_counts().items())
     say(
         out,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from harness.difference_tables import difference_tables
+from harness.difference_tables import acquisition_table, difference_tables
 from harness.finished import FinishedRun, load_run
 from harness.folder import FAILURES_FILE, REPORT_FILE
 from harness.plan_tables import plan_tables
@@ -110,6 +110,7 @@ def page(run: FinishedRun, pictures: Pictures, dataset: Path | None = None) -> s
             recognition_reading=words.RECOGNITION,
             funnel=dataset_funnel(dataset, record.settings.level) if dataset else [],
             filter_reason=words.filter_sentence(record),
+            acquisition=_view(lost, "acquisition", {}) if (lost := acquisition_table(record)) else None,
             attrition=[item for item in record.attrition if item.lost],
             failures=_failures(run),
             failures_left=MOST_FAILURES,

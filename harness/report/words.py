@@ -50,7 +50,29 @@ RECOGNITION = (
 
 def summary(record: Record) -> list[str]:
     """What the run found, one sentence an entry."""
-    return [*_asked(record), *_changes(record), *_groups(record), *_axes(record), *_caveats(record)]
+    parts = (acquisition_sentences, _asked, _changes, _groups, _axes, _caveats)
+    return [sentence for part in parts for sentence in part(record)]
+
+
+LARGE_LOSS = 0.2
+"""A cell that loses more than this share of its pairs is told first."""
+
+
+def acquisition_sentences(record: Record) -> Iterator[str]:
+    """Attributes whose pairs often have no answer, or whose groups differ in that."""
+    alpha = 1 - record.settings.level
+    for item in record.acquisition:
+        large = [f"{own.group} {100 * own.share:.0f} %" for own in item.shares if own.share > LARGE_LOSS]
+        p = item.disparity.omnibus.p_adjusted if item.disparity and not record.no_claim else None
+        differ = p is not None and p <= alpha
+        if not (large or differ):
+            continue
+        lost = f"more than a fifth of the pairs in {len(large)} of {counted(len(item.shares), 'group')}"
+        parts = [f"{lost} ({', '.join(large)})"] if large else []
+        if differ:
+            over = counted(len(record.acquisition), "attribute")
+            parts.append(f"shares that differ between groups (Games-Howell test, Holm over {over})")
+        yield f"Failure to acquire, {item.attribute}: the target had no answer for {'; '.join(parts)}."
 
 
 def _asked(record: Record) -> Iterator[str]:

@@ -98,7 +98,7 @@ def test_the_model_that_filtered_the_pairs_gets_no_table_of_differences(
     data["filtered_by"] = ["attribute"]
     (run / "record.json").write_text(json.dumps(data), encoding="utf-8")
     text = call(capsys, "table", run, "--format", "model-card").out
-    assert "Omnibus tests" not in text
+    assert "Games-Howell tests" not in text
     assert "nothing is said about groups" in text
 
 
