@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Faces:
         source, transformed: shape (n, d), NaN rows where the face was not acquired.
         gallery: shape (m, d); ``gallery_people``, ``gallery_key``: shape (m,).
         table: as in ``Embedded``: similarities of pictures whose numbers stand in place of vectors.
+        twins: shape (G,): the first of ``persons`` who is the same human being, itself for nearly all.
     """
 
     groups: tuple[str, ...]
@@ -42,6 +43,12 @@ class Faces:
     gallery_people: Ints
     gallery_key: ObjectArray
     table: Floats | None = None
+    twins: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @property
+    def shared(self) -> bool:
+        """Whether some person is in several groups."""
+        return len(np.unique(self.twins)) < len(self.twins)
 
     def side(self, vectors: Floats, people: Ints) -> Side:
         """Pictures of one side of comparisons."""
@@ -99,7 +106,16 @@ def faces_of(outcomes: Outcomes, embedded: Embedded, groups: Sequence[str]) -> F
         gallery_people=people[shown],
         gallery_key=key[shown],
         table=embedded.table,
+        twins=_twins(labels.clusters()[rows], people),
     )
+
+
+def _twins(clusters: Ints, people: Ints) -> Ints:
+    """The first person code of each cluster, for every person code."""
+    _, first = np.unique(people, return_index=True)
+    own = clusters[first]
+    _, home, which = np.unique(own, return_index=True, return_inverse=True)
+    return home[which].astype(np.int64)
 
 
 def cosines(one: Floats, other: Floats) -> Floats:

@@ -8,14 +8,11 @@ import numpy as np
 
 from harness.faces import Faces, faces_of, genuine, probe_pairs
 from harness.gallery import (
-    AT_LEAST,
-    DEPTH,
     Gallery,
     RecognitionOptions,
     distributions,
     open_gallery,
     set_thresholds,
-    share_reached,
 )
 from harness.kinds import Compared, Kept, Kind, among_all, down_to, kind, of_people
 from harness.outcomes import Outcomes
@@ -24,6 +21,7 @@ from harness.recognition_record import (
     Comparison,
     Inequity,
     InequityMeasure,
+    RateRatio,
     Recognition,
     RecognitionCell,
 )
@@ -31,8 +29,6 @@ from harness.stats import equitability
 from harness.stats.comparisons import (
     Comparisons,
     Side,
-    floor_for,
-    impostor_histograms,
     impostors,
     of_group,
 )
@@ -59,6 +55,13 @@ CAPTURED = (
     "none: the score is the captured similarity divided by the scale, rounded to 6 decimals; an empty one "
     "between two faces that were compared elsewhere is -1"
 )
+NO_NULL = (
+    "no permutation null: people of one group look alike, so relabelled groups match less often; see the "
+    "ratios of FMR"
+)
+NO_RATIO = "a group has no false match, or too few people for a variance"
+SHARED_PEOPLE = "people are in several groups, for which the size of this test was not measured"
+NO_CROSS = "not compared: people are in several groups, and nobody is an impostor of themself"
 IMPOSTORS: tuple[Comparison, ...] = ("same_group", "cross_group", "both_edited")
 
 
@@ -109,7 +112,9 @@ def recognise(
         draws=options.draws,
         permutations=options.permutations,
         seed=seed,
-        rules=RULES if faces.table is None else {**RULES, "template": CAPTURED},
+        rules=RULES
+        | ({} if faces.table is None else {"template": CAPTURED})
+        | ({"cross_group": NO_CROSS} if faces.shared else {}),
         thresholds=tuple(thresholds),
         cells=tuple(cells),
         inequity=tuple(inequity),
@@ -126,7 +131,7 @@ def _resampler(
     checks: int,
     seed: int,
 ) -> Resampler:
-    selected = double_or_nothing(len(faces.group_of), options.draws, seed)
+    selected = double_or_nothing(len(faces.group_of), options.draws, seed)[faces.twins]
     thresholds = np.full(options.draws, 0.0 if chosen is None else chosen)
     if chosen is not None and options.threshold is None:
         parts = [gallery.of(faces, group) for group in range(len(faces.groups))]
@@ -181,6 +186,8 @@ def _baseline_kinds(faces: Faces, gallery: Gallery, resampler: Resampler) -> lis
         ("cross_group", gallery.cross),
     )
     for name, some in sides:
+        if name == "cross_group" and faces.shared:
+            continue
         near = down_to(some, resampler.lowest)
         apart, wider = Compared(near, None), Compared(among_all(near, every, every), None)
         found.append(kind(None, "fmr", name, apart, wider))
@@ -222,11 +229,15 @@ def _attribute(
     for comparison, one, all_of in zip(IMPOSTORS, found, everybody, strict=True):
         if comparison == "both_edited" and not faces.compared(faces.transformed[rows]):
             continue
+        if comparison == "cross_group" and faces.shared:
+            continue
         right = probes if comparison == "both_edited" else references
         parts = (part and among_all(part, probes, right) for part in (all_of.before, all_of.after))
         kinds.append(kind(name, "fmr", comparison, one, Compared(*parts)))
-    deep = _deep(sides[1], gallery.side, resampler.threshold)
-    return kinds, _inequity(faces, name, pairs[0][1], deep, resampler, options, seed)
+    edited = found[0].after
+    if edited is None:
+        return kinds, []
+    return kinds, _inequity(faces, name, pairs[0][1], edited, resampler, options, seed)
 
 
 def _impostors(faces: Faces, gallery: Gallery, sides: Sequence[Side], lowest: float) -> tuple[Compared, ...]:
@@ -242,61 +253,73 @@ def _against(probes: Side, references: Side, lowest: float) -> tuple[Comparisons
     return impostors(probes, references, np.full(groups, lowest), lowest)
 
 
-def _deep(probes: Side, references: Side, threshold: float) -> tuple[Comparisons, Comparisons]:
-    """Comparisons deep enough for permuted labels, which mix groups whose people look less alike."""
-    same, cross = impostor_histograms(probes, references)
-    share = DEPTH * max(share_reached(same, threshold), share_reached(cross, threshold))
-    floor = min(threshold, floor_for(same.sum(axis=0) + cross, share, AT_LEAST))
-    return _against(probes, references, floor)
-
-
 def _baseline_inequity(
     faces: Faces, gallery: Gallery, resampler: Resampler, options: RecognitionOptions, seed: int
 ) -> list[Inequity]:
-    return _inequity(faces, None, gallery.own, (gallery.same, gallery.cross), resampler, options, seed)
+    return _inequity(faces, None, gallery.own, gallery.same, resampler, options, seed)
 
 
 def _inequity(
     faces: Faces,
     attribute: str | None,
     own: Comparisons,
-    other: tuple[Comparisons, Comparisons],
+    other: Comparisons,
     resampler: Resampler,
     options: RecognitionOptions,
     seed: int,
 ) -> list[Inequity]:
     """All measures over the groups that have both rates, or nothing below two."""
     genuine_parts = [of_people(own, faces.group_of, place) for place in range(len(faces.groups))]
-    parts = [of_group(other[0], faces.group_of, place, same=True) for place in range(len(faces.groups))]
+    parts = [of_group(other, faces.group_of, place, same=True) for place in range(len(faces.groups))]
     have = [p for p, (g, i) in enumerate(zip(genuine_parts, parts, strict=True)) if g.n and i.n]
     if len(have) < 2:
         return []
+    names = tuple(faces.groups[place] for place in have)
     fnmr = np.array([genuine_parts[p].errors(resampler.threshold) / genuine_parts[p].n for p in have])
-    errors = np.array([parts[p].errors(resampler.threshold) for p in have])
-    totals = np.array([parts[p].n for p in have])
-    pooled = float(errors.sum() / totals.sum())
+    fmr = [resampler.at_threshold(parts[place]) for place in have]
     # People of groups that are left out keep a label of their own, which no group bears.
     labels = np.full(len(faces.groups), len(have))
     labels[have] = np.arange(len(have))
     person = labels[faces.group_of]
-    strata = 2 * (person == len(have)) + ((other[0].left > 0) | (own.left > 0))
+    strata = 2 * (person == len(have)) + (own.left > 0)
     permuted = equitability.permuted_labels(person, strata, options.permutations, seed)
-    null = (
-        equitability.permuted_fmr(
-            [part.among_people(person < len(have)) for part in other], pooled, permuted, len(have)
-        ),
-        equitability.permuted_fnmr(own, resampler.threshold, permuted, len(have) + 1)[:, : len(have)],
-    )
-    found = equitability.with_null(errors / totals, fnmr, null, options.level)
-    measures = tuple(
-        InequityMeasure(
-            name=item.name,
-            value=number(item.value),
-            status=item.status,
-            null_median=number(item.null_median),
-            null_extreme=number(item.null_extreme),
-            p=number(item.p),
+    null = equitability.permuted_fnmr(own, resampler.threshold, permuted, len(have) + 1)[:, : len(have)]
+    found = equitability.with_null(np.array([rate.rate for rate in fmr]), fnmr, null, options.level)
+    shared = faces.shared
+    return [
+        Inequity(
+            attribute=attribute,
+            groups=names,
+            measures=tuple(_measure(item) for item in found),
+            fmr_ratios=() if shared else _ratios(equitability.ratio_tests(fmr, options.level), names),
+            fmr_ratios_reason=SHARED_PEOPLE if shared else "",
         )
-        for item in found
+    ]
+
+
+def _measure(item: equitability.Measure) -> InequityMeasure:
+    return InequityMeasure(
+        name=item.name,
+        value=number(item.value),
+        status=item.status,
+        null_median=number(item.null_median),
+        null_extreme=number(item.null_extreme),
+        p=number(item.p),
+        reasons={} if item.has_null else dict.fromkeys(("null_median", "null_extreme", "p"), NO_NULL),
     )
-    return [Inequity(attribute=attribute, groups=tuple(faces.groups[p] for p in have), measures=measures)]
+
+
+def _ratios(found: equitability.RatioTests, names: Sequence[str]) -> tuple[RateRatio, ...]:
+    return tuple(
+        RateRatio(
+            a=names[a],
+            b=names[b],
+            ratio=number(found.ratio[row]),
+            low=number(found.low[row]),
+            high=number(found.high[row]),
+            p=number(found.p[row]),
+            p_adjusted=number(found.p_adjusted[row]),
+            reason="" if number(found.p[row]) is not None else NO_RATIO,
+        )
+        for row, (a, b) in enumerate(zip(found.a, found.b, strict=True))
+    )

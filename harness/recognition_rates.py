@@ -11,7 +11,15 @@ from harness.kinds import Compared
 from harness.recognition_record import Comparison, ErrorRate, Metric, RateChange, RecognitionCell
 from harness.stats.comparisons import Comparisons
 from harness.stats.numerics import Floats, Ints
-from harness.stats.resampling import Rate, Selection, paired_change, rate_interval, replicate_rates
+from harness.stats.resampling import (
+    Estimate,
+    Rate,
+    Selection,
+    estimate,
+    paired_change,
+    rate_interval,
+    replicate_rates,
+)
 
 
 def number(value: float) -> float | None:
@@ -40,6 +48,11 @@ class Resampler:
     def lowest(self) -> float:
         """The lowest of all thresholds: what kept scores must reach down to."""
         return float(min(self.thresholds.min(), self.threshold))
+
+    def at_threshold(self, some: Comparisons) -> Estimate:
+        """Estimate an error rate at the one threshold, which does not move from resample to resample."""
+        fixed = np.full(len(self.thresholds), self.threshold)
+        return estimate(some, self.threshold, replicate_rates(some, self.selected, fixed))
 
     def cell(
         self,

@@ -113,13 +113,13 @@ class RecognitionCell(_Part):
 
 
 class InequityMeasure(_Part):
-    """A measure beside what permuted group labels make of it; null where undefined or infinite.
+    """A measure, one of FNMR beside what permuted group labels make of it; null where undefined or infinite.
 
     Attributes:
         name: like "max_over_geomean_fmr"; NIST's measure comes first.
         value: at the global threshold; ``status`` says why it is null.
         null_median, null_extreme: of the permutations, the extreme at the recognition's level.
-        p: share of permutations at least as uneven.
+        p: share of permutations at least as uneven; without a null (``reasons``) where FMR enters.
     """
 
     name: str
@@ -131,12 +131,39 @@ class InequityMeasure(_Part):
     reasons: dict[str, str] = {}
 
 
+class RateRatio(_Part):
+    """The FMR of group ``b`` over that of ``a``, tested on the logarithm with person-level variances.
+
+    Attributes:
+        a, b: groups.
+        ratio, low, high: with its single interval at the recognition's level.
+        p, p_adjusted: of a ratio of 1; Holm over all pairs of groups, those without a p counted as 1.
+        reason: why they are null.
+    """
+
+    a: str
+    b: str
+    ratio: FiniteFloat | None
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+    p: Share | None
+    p_adjusted: Share | None
+    reason: str = ""
+    reasons: dict[str, str] = {}
+
+
 class Inequity(_Part):
-    """Measures over the groups that have both rates; ``attribute`` null for source faces."""
+    """Measures over the groups that have both rates; ``attribute`` null for source faces.
+
+    ``fmr_ratios`` tests whether the groups' FMR against themselves differ; where there is none,
+    ``fmr_ratios_reason`` says why.
+    """
 
     attribute: str | None
     groups: tuple[str, ...]
     measures: tuple[InequityMeasure, ...]
+    fmr_ratios: tuple[RateRatio, ...] = ()
+    fmr_ratios_reason: str = ""
     reasons: dict[str, str] = {}
 
 

@@ -54,7 +54,7 @@ def _tables(item: Recognition, record: Record) -> list[DisparityTable]:
         notes = (*no_claim_notes(record), *NOTES, note)
         found.append(DisparityTable(title, groups, tuple(_lines(item.cells, groups)), notes, justify="left"))
     if item.inequity and not record.no_claim:
-        found.append(_inequity_table(item))
+        found += [_inequity_table(item), _ratio_table(item)]
     return found
 
 
@@ -126,7 +126,7 @@ def rate_text(rate: ErrorRate | None) -> str:
 
 
 def _inequity_table(item: Recognition) -> DisparityTable:
-    """NIST's measure first; beside each value what permuted group labels reach."""
+    """NIST's measure first; beside each value of FNMR what permuted group labels reach."""
     heads = ("value", "permuted: median", "permuted: extreme", "p")
     rows = []
     for entry in item.inequity:
@@ -141,8 +141,27 @@ def _inequity_table(item: Recognition) -> DisparityTable:
             )
     notes = (
         "a ratio above 1 is no finding by itself: chance alone makes one; compare it with the permutations",
+        "measures that FMR enters have no test: people of one group look alike, relabelled groups do not",
+        "the ratios of FMR between groups are tested pair by pair",
     )
     return DisparityTable("How unevenly errors fall on groups", heads, tuple(rows), notes)
+
+
+def _ratio_table(item: Recognition) -> DisparityTable:
+    """Ratios of the groups' FMR, each with its test."""
+    rows, reasons = [], {entry.fmr_ratios_reason for entry in item.inequity}
+    for entry in item.inequity:
+        for one in entry.fmr_ratios:
+            value = NOT_MEASURED
+            if one.ratio is not None and one.low is not None and one.high is not None:
+                value = f"{two_digits(one.ratio)} [{two_digits(one.low)}, {two_digits(one.high)}]"
+            texts = (value, p_text(one.p), p_text(one.p_adjusted))
+            rows.append((entry.attribute or "(source faces)", f"{one.b} over {one.a}", texts))
+            reasons.add(f"{NOT_MEASURED} {one.reason}" if one.reason else "")
+    level = f"{100 * item.level:g} %"
+    title = f"Ratios of FMR between groups, single {level} intervals, tests of a ratio of 1 (Holm)"
+    notes = tuple(sorted(reasons - {""}))
+    return DisparityTable(title, (f"ratio [{level}]", "p", "p adjusted"), tuple(rows), notes)
 
 
 def recognition_csv(record: Record) -> str:

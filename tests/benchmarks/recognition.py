@@ -3,7 +3,9 @@
 Prints the seconds and peak memory of 20,000 embeddings compared with each other (histograms, the highest
 scores, a threshold at FMR .001 and its 1,000 resamples), and of a whole recognition report on as many (2,000
 people, 2 pictures and 4 edits of each). Then people who look alike are simulated: how often
-the interval of FMR, of FNMR and of a change misses, beside Wilson's on comparisons taken as independent.
+the interval of FMR, of FNMR and of a change misses, beside Wilson's on comparisons taken as independent; and
+how often the tests of ratios of FMR find a difference between groups that have none, among them groups with
+centres of their own in the embedding, people who match nearly everyone, and groups of very unequal size.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from harness.recognition import recognise
 from harness.stats import resampling
 from harness.stats.comparisons import (
     Comparisons,
+    Design,
     comparisons,
     floor_for,
     impostor_histograms,
@@ -28,6 +31,7 @@ from harness.stats.comparisons import (
     of_group,
     sorted_side,
 )
+from harness.stats.equitability import ratio_tests
 from harness.stats.error_rates import threshold_at_fmr
 from harness.stats.proportions import wilson
 from targets.base.tables import ObjectArray
@@ -156,6 +160,71 @@ def coverage(draws: int, people: int, resamples: int = 400, level: float = 0.95)
     return {name: count / draws for name, count in missed.items()}
 
 
+RATIO_DESIGNS: dict[str, tuple[tuple[int, ...], float, float, float, float]] = {
+    "one centre, 8 x 30 people, FMR .1": ((30,) * 8, 0.0, 0.0, 1.0, 0.1),
+    "separate centres, 2 x 30 people, FMR .1": ((30,) * 2, 2.5, 0.0, 1.0, 0.1),
+    "separate centres, 8 x 30 people, FMR .1": ((30,) * 8, 2.5, 0.0, 1.0, 0.1),
+    "separate centres, 4 x 15 people, FMR .1": ((15,) * 4, 2.5, 0.0, 1.0, 0.1),
+    "separate centres, 4 x 100 people, FMR .01": ((100,) * 4, 2.5, 0.0, 1.0, 0.01),
+    "separate centres, 20 to 100 people, FMR .03": ((20, 20, 100, 100), 2.5, 0.0, 1.0, 0.03),
+    "one in ten looks like everybody, 20 to 100 people, FMR .03": ((20, 20, 100, 100), 2.5, 0.1, 0.3, 0.03),
+    "one in fifty matches nearly everybody, 2 x 60 people, FMR .01": ((60,) * 2, 2.5, 0.02, 0.1, 0.01),
+    "every second looks like everybody, 2 x 30 people, FMR .1": ((30,) * 2, 2.5, 0.5, 0.3, 0.1),
+}
+"""People of each group, distance of the groups' centres, share of people who look like everybody, their
+distance from the centre as a share of the others', target FMR."""
+
+
+def alike_groups(
+    rng: np.random.Generator, sizes: tuple[int, ...], apart: float, share: float, shrink: float
+) -> dict[str, list[Comparisons]]:
+    """Return each group's impostor comparisons among sources, and of edits with sources; equal in law."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    centre = np.zeros((len(sizes), 16))
+    centre[np.arange(len(sizes)), np.arange(len(sizes))] = apart
+    distance = np.where(rng.random(len(group)) < share, shrink, 1.0)[:, None]
+    look = centre[group] + distance * rng.normal(size=(len(group), 16))
+    count = rng.integers(1, 4, size=len(group))
+    owner = np.repeat(np.arange(len(group)), count)
+    sides = [look[owner] + 0.4 * rng.normal(size=(len(owner), 16)) for _ in range(2)]
+    sources, edits = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+    found: dict[str, list[Comparisons]] = {"among": [], "between": []}
+    for place in range(len(sizes)):
+        rows = np.flatnonzero(group[owner] == place)
+        left = np.where(group == place, count, 0).astype(np.float64)
+        for kind, probes in (("among", sources), ("between", edits)):
+            one, two = np.triu_indices(len(rows), 1) if kind == "among" else np.indices((len(rows),) * 2)
+            first, second = owner[rows][one.ravel()], owner[rows][two.ravel()]
+            other = first != second
+            scores = np.einsum(
+                "nd,nd->n", probes[rows][one.ravel()[other]], sources[rows][two.ravel()[other]]
+            )
+            right = left if kind == "between" else None
+            design: Design = "between" if kind == "between" else "among"
+            found[kind].append(comparisons(design, scores, first[other], second[other], left, right))
+    return found
+
+
+def ratio_size(draws: int, design: str, resamples: int = 200, alpha: float = 0.05) -> dict[str, float]:
+    """Share of data sets without a difference in which some ratio of two groups' FMR is found, after Holm."""
+    sizes, apart, share, shrink, target = RATIO_DESIGNS[design]
+    rng = np.random.default_rng([draws, len(design), *sizes])
+    found = dict.fromkeys(("among", "between"), 0)
+    for draw in range(draws):
+        both = alike_groups(rng, sizes, apart, share, shrink)
+        every = np.sort(np.concatenate([part.scores for part in both["among"]]))[::-1]
+        threshold, _ = threshold_at_fmr(every, len(every), target)
+        selected = resampling.double_or_nothing(sum(sizes), resamples, draw)
+        at = np.full(resamples, threshold)
+        for kind, parts in both.items():
+            rates = [
+                resampling.estimate(part, threshold, resampling.replicate_rates(part, selected, at))
+                for part in parts
+            ]
+            found[kind] += bool((ratio_tests(rates, 0.95).p_adjusted <= alpha).any())
+    return {kind: count / draws for kind, count in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--embeddings", type=int, default=20_000)
@@ -169,6 +238,10 @@ def main() -> None:
     print(f"with threshold, 1,000 resamples and intervals {found['whole']:.1f} s (target 60)")
     print(f"whole report on 20,000 embeddings: {report['wall']:.1f} s, CPU {report['cpu']:.1f} s (target 60)")
     print(f"peak memory {peak:.2f} GiB (target 4), CPU {time.process_time():.1f} s")
+    for design in RATIO_DESIGNS:
+        size = ratio_size(settings.draws, design)
+        print(f"ratios of FMR at 5 %, {design}: among sources {size['among']:.3f}, ", end="")
+        print(f"edits with sources {size['between']:.3f}", flush=True)
     for people in (20, 60, 100):
         rates = coverage(settings.draws, people)
         print(f"{people} people, misses at 95 %: {', '.join(f'{k} {v:.3f}' for k, v in rates.items())}")

@@ -1,10 +1,12 @@
-"""Measures of inequity beside their null: permuted labels, the pooled rate kept."""
+"""Measures of inequity: those of FNMR beside permuted labels, ratios of FMR with tests of their own."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from harness.stats import equitability
 from harness.stats.comparisons import comparisons
+from harness.stats.resampling import Estimate
 
 GROUPS, EACH = 4, 30
 LABELS = np.repeat(np.arange(GROUPS), EACH)
@@ -33,14 +35,13 @@ def test_undefined_cases_have_names():
         "undefined_group_without_rate": (np.nan, 0.2),
     }
     for status, rates in cases.items():
-        found = {
-            m.name: m for m in equitability.with_null(np.array(rates), np.array([0.1, 0.2]), (null, null))
-        }
-        measure = found["max_over_geomean_fmr"]
+        found = {m.name: m for m in equitability.with_null(np.array([0.1, 0.2]), np.array(rates), null)}
+        measure = found["max_over_geomean_fnmr"]
         assert measure.status == status
         assert np.isnan(measure.value) == (status != "ok")
         assert np.isnan(measure.p) == status.startswith("undefined")
-        assert found["max_over_min_fnmr"].status == "ok"
+        assert found["max_over_min_fmr"].status == "ok"
+        assert np.isnan([found[name].p for name in ("max_over_min_fmr", "fdr", "garbe")]).all()
         if status == "infinite_min_is_zero":
             assert measure.p == pytest.approx(0.1), "no permutation is as uneven"
 
@@ -55,79 +56,58 @@ def test_labels_are_permuted_within_strata():
     assert len({tuple(row) for row in permuted}) == 50
 
 
-def recogniser(seed, lifted=0.0):
-    """Scores among and within people of four groups; people of one group look alike, one group more."""
+def genuine(seed, harder=0.0):
+    """Genuine comparisons of four groups, one of them harder."""
     rng = np.random.default_rng(seed)
-    one, two = np.triu_indices(len(LABELS), 1)
-    alike = 0.8 * (LABELS[one] == LABELS[two]) + lifted * ((LABELS[one] == 0) & (LABELS[two] == 0))
-    person = 0.3 * rng.normal(size=len(LABELS))
-    scores = rng.normal(size=len(one)) + alike + person[one] + person[two]
-    other = comparisons("among", scores, one, two, np.ones(len(LABELS)))
     people = np.repeat(np.arange(len(LABELS)), 3)
-    hardness = rng.normal(size=len(LABELS))[people]
-    own = comparisons(
-        "within", 4 + rng.normal(size=len(people)) + hardness, people, people, np.full(len(LABELS), 3.0)
-    )
-    return own, other
-
-
-def observed_and_null(seed, lifted=0.0, threshold=3.0):
-    own, other = recogniser(seed, lifted)
-    first = other.first[: other.matches(threshold)]
-    same = LABELS[first] == LABELS[other.second[: other.matches(threshold)]]
-    errors = np.bincount(LABELS[first[same]], minlength=GROUPS)
-    each = EACH * (EACH - 1) / 2
-    pooled = float(errors.sum() / (GROUPS * each))
-    permuted = equitability.permuted_labels(LABELS, np.zeros(len(LABELS), int), 99, seed)
-    null = (
-        equitability.permuted_fmr([other], pooled, permuted, GROUPS),
-        equitability.permuted_fnmr(own, threshold, permuted, GROUPS),
-    )
-    missed = own.left - np.bincount(own.first[: own.matches(threshold)], minlength=len(LABELS))
-    fnmr = np.bincount(LABELS, weights=missed) / (3 * EACH)
-    return errors / each, fnmr, null, pooled
-
-
-def test_permutations_keep_the_pooled_rate():
-    fmr, _, null, pooled = observed_and_null(0)
-    assert fmr.mean() == pytest.approx(pooled)
-    assert null[0].mean(axis=1) == pytest.approx(np.full(99, pooled), rel=0.02)
-    assert null[0].std() > 0
-    assert null[1].mean() == pytest.approx(observed_and_null(0)[1].mean(), rel=1e-9)
+    hardness = rng.normal(size=len(LABELS))[people] - harder * (LABELS[people] == 0)
+    scores = 4 + rng.normal(size=len(people)) + hardness
+    return comparisons("within", scores, people, people, np.full(len(LABELS), 3.0))
 
 
 def test_a_group_that_differs_is_found_and_chance_is_not():
-    names = ("max_over_geomean_fmr", "largest_difference_fmr", "max_over_min_fnmr")
-    chance: dict[str, list[float]] = {name: [] for name in names}
-    found = []
+    names = ("max_over_geomean_fnmr", "largest_difference_fnmr", "max_over_min_fnmr")
+    p = {harder: {name: [] for name in names} for harder in (0.0, 1.5)}
     for seed in range(60):
-        fmr, fnmr, null, _ = observed_and_null(seed)
-        for measure in equitability.with_null(fmr, fnmr, null):
-            if measure.name in chance:
-                chance[measure.name].append(measure.p)
-        fmr, fnmr, null, _ = observed_and_null(seed, lifted=0.8)
-        lifted = {m.name: m for m in equitability.with_null(fmr, fnmr, null)}
-        found.append(lifted["max_over_geomean_fmr"].p)
-    for name, values in chance.items():
+        for harder, found in p.items():
+            own = genuine(seed, harder)
+            permuted = equitability.permuted_labels(LABELS, np.zeros(len(LABELS), int), 99, seed)
+            null = equitability.permuted_fnmr(own, 3.0, permuted, GROUPS)
+            missed = own.left - np.bincount(own.first[: own.matches(3.0)], minlength=len(LABELS))
+            fnmr = np.bincount(LABELS, weights=missed) / (3 * EACH)
+            for measure in equitability.with_null(fnmr, fnmr, null):
+                if measure.name in found:
+                    found[measure.name].append(measure.p)
+    for name in names:
         # 60 draws at .05 with four standard errors of .028.
-        assert np.mean(np.array(values) <= 0.05) <= 0.05 + 4 * 0.028, name
-    assert np.mean(np.array(found) <= 0.05) > 0.9
+        assert np.mean(np.array(p[0.0][name]) <= 0.05) <= 0.05 + 4 * 0.028, name
+        assert np.mean(np.array(p[1.5][name]) <= 0.05) > 0.9
 
 
-def test_a_null_of_shallow_scores_is_undefined_and_zero_stays_zero():
-    _, other = recogniser(0)
-    permuted = equitability.permuted_labels(LABELS, np.zeros(len(LABELS), int), 3, 0)
-    few = comparisons("among", other.scores[:5], other.first[:5], other.second[:5], other.left)
-    assert np.isnan(equitability.permuted_fmr([few], 0.2, permuted, GROUPS)).all()
-    assert (equitability.permuted_fmr([few], 0.0, permuted, GROUPS) == 0).all()
+def rate(errors, n, variance, df=20.0, status="ok"):
+    return Estimate(errors, n, 30, errors / n, variance, df, 15.0, status)
+
+
+def test_ratios_of_rates_by_hand():
+    rates = [rate(10, 1000, 4e-6, 20.0), rate(30, 1000, 9e-6, 30.0), rate(0, 900, np.nan, np.nan, "none")]
+    found = equitability.ratio_tests(rates, 0.95)
+    parts = [(0.002 / 0.01) ** 2, (0.003 / 0.03) ** 2]
+    se, df = np.sqrt(sum(parts)), sum(parts) ** 2 / (parts[0] ** 2 / 20 + parts[1] ** 2 / 30)
+    p = 2 * stats.t.sf(np.log(3) / se, df)
+    assert found.ratio[0] == pytest.approx(3)
+    assert found.p[0] == pytest.approx(p)
+    assert found.low[0] == pytest.approx(3 * np.exp(-stats.t.ppf(0.975, df) * se))
+    # Two of the three pairs have no p, and still count in the family.
+    assert found.p_adjusted[0] == pytest.approx(min(1, 3 * p))
+    assert np.isnan(found.p[1:]).all()
 
 
 def test_an_infinite_ratio_is_as_rare_as_the_permutations_that_reach_it():
     """By hand: of four permutations one is infinite and one undefined, which counts as uneven too."""
     null = np.array([[0.0, 0.2], [0.1, 0.1], [0.0, 0.0], [0.05, 0.15]])
     rates = np.array([0.0, 0.2])
-    found = {item.name: item for item in equitability.with_null(rates, rates, (null, null))}
-    for name in ("max_over_geomean_fmr", "max_over_min_fnmr", "inequity_rate"):
+    found = {item.name: item for item in equitability.with_null(rates, rates, null)}
+    for name in ("max_over_geomean_fnmr", "max_over_min_fnmr"):
         assert found[name].status == "infinite_min_is_zero"
         assert found[name].p == pytest.approx(3 / 5)
-    assert found["largest_difference_fmr"].p == pytest.approx(2 / 5)
+    assert found["largest_difference_fnmr"].p == pytest.approx(2 / 5)

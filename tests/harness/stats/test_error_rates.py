@@ -96,7 +96,7 @@ def test_equitability(threshold, left_out):
             rates = np.array([ref[metric][group]["rate"] for group in ref[metric]], dtype=float)
             other = np.full_like(rates, 0.5)
             pair = (rates, other) if metric == "FMR" else (other, rates)
-            found = {m.name: m for m in equitability.with_null(*pair, (np.full((3, 5), 0.5),) * 2)}
+            found = {m.name: m for m in equitability.with_null(*pair, np.full((3, 5), 0.5))}
             ratio = found[f"max_over_min_{metric.lower()}"]
             assert ratio.status == ref[f"max_min_ratio_{metric}"]["status"]
             assert np.isnan(ratio.value)
