@@ -91,25 +91,24 @@ WHY: dict[tuple[str, str], Why] = {
 def explained(part: _Part) -> _Part:
     """The part and all parts inside it with ``reasons`` for exactly the fields that are null."""
     update: dict[str, Any] = {}
-    for name in type(part).model_fields:
-        value = getattr(part, name)
-        inner = _inside(value)
-        if inner is not value:
-            update[name] = inner
-    if "reasons" in type(part).model_fields:
-        reasons = {name: _why(part, name) for name in type(part).model_fields if getattr(part, name) is None}
-        if reasons != part.reasons:  # type: ignore[attr-defined]
+    null = []
+    # A record may hold a hundred thousand cells: its fields are looked at once.
+    for name, value in part.__dict__.items():
+        if value is None:
+            null.append(name)
+        elif isinstance(value, BaseModel):
+            if (inner := explained(value)) is not value:
+                update[name] = inner
+        elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+            items = tuple(map(explained, value))
+            if any(one is not other for one, other in zip(items, value, strict=True)):
+                update[name] = items
+    own = getattr(part, "reasons", None)
+    if own is not None:
+        reasons = {name: _why(part, name) for name in null}
+        if reasons != own:
             update["reasons"] = reasons
     return part.model_copy(update=update) if update else part
-
-
-def _inside(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return explained(value)
-    if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
-        inner = tuple(explained(item) for item in value)
-        return value if all(one is other for one, other in zip(inner, value, strict=True)) else inner
-    return value
 
 
 def _why(part: Any, name: str) -> str:

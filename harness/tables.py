@@ -188,9 +188,10 @@ def discovery_table(found: Discovery) -> DisparityTable:
     heads = ("group", "mean change", "at least", "p adjusted", "other half", "same scores")
     flags = {flag for finding in found.findings for flag in finding.flags}
     level = f"{100 * (1 - found.alpha):g} %"
-    bound = '"at least" holds for all findings at once, so it can lie below the margin that the test confirms'
     notes = (
-        f"{bound}; {level}: the level of searches and error rates unless --level gives one for all",
+        '"at least" holds for all findings at once (Bonferroni, in the direction found first)',
+        f'"confirmed" says more than {two_digits(found.margin)} (Holm), even where "at least" is less',
+        f"{level}: the level of searches and error rates unless --level gives one for all",
         "attributes that share source faces share their error: these are no independent confirmations",
         *(note for flag, note in FLAG_NOTES.items() if flag in flags),
     )

@@ -13,6 +13,7 @@ import pytest
 from harness.stats.selection import FilteredGroup, lee_bounds, lee_interval
 from harness.table_command import Format
 from tests.dataset_builder.test_detectors import drawn_candidates, recipe, verdicts_of
+from tests.harness.test_reasons import check_reasons
 from tests.support import Result, call, write_csv
 
 MEAN = """
@@ -82,6 +83,7 @@ def audited(
         f"manifest={export / 'manifest.csv'}", "--out", run, *more,
     )  # fmt: skip
     assert result.status == 0, result.err
+    check_reasons(run)
     return result, record_of(run)
 
 

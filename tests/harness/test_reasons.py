@@ -27,7 +27,7 @@ def parts(value: Any, path: str = "record") -> Iterator[tuple[str, dict[str, Any
                 yield from parts(item, f"{path}.{name}")
 
 
-def check(run: Path) -> set[str]:
+def check_reasons(run: Path) -> set[str]:
     """Check a run's record; the places of its nulls."""
     places = set()
     for path, part in parts(json.loads((run / "record.json").read_text(encoding="utf-8"))):
@@ -75,7 +75,7 @@ def test_scores(
 ) -> None:
     shown = call(capsys, "audit", "--scores", table, "--out", tmp_path / "run", "--max-failures", 1, *more)
     assert shown.status == 0, shown.err
-    places = check(tmp_path / "run")
+    places = check_reasons(tmp_path / "run")
     for name in ("cells.ci", "details.icc", "details.dz", "details.minimum_detectable_effect"):
         assert f"record.{name}" in places
     assert {"record.disparities.pairwise.band", "record.disparities.pairwise.se"} <= places
@@ -87,4 +87,4 @@ def test_a_recogniser(more: tuple[object, ...], tmp_path: Path, capsys: pytest.C
     (tmp_path / "eye.py").write_text(TARGET, encoding="utf-8")
     target = f"{tmp_path / 'eye.py'}:Eye"
     assert call(capsys, "audit", pairs, "--target", target, "--out", tmp_path / "run", *more).status == 0
-    assert any(place.startswith("record.recognition.") for place in check(tmp_path / "run"))
+    assert any(place.startswith("record.recognition.") for place in check_reasons(tmp_path / "run"))

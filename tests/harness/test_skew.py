@@ -107,3 +107,18 @@ def test_the_axis_of_equal_weights_has_such_bounds_too(
         t = ((1 + skew * (-quantile - skew / 6)) ** (1 / 3) - 1) / (skew / 3)
         assert cell.ci.high == pytest.approx(mean - half * min(t, -quantile), rel=1e-9)
         assert cell.ci.low == pytest.approx(mean - half * quantile, rel=1e-9)
+
+
+def test_a_comparison_prints_both_bounds_and_has_marks_of_its_own(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = {("sunglasses", "WM"): np.full(N, 0.5), ("sunglasses", "WF"): np.full(60, 0.1)}
+    other = write_deltas(tmp_path / "other", groups)
+    shown = call(capsys, "compare", other, run, "--format", "csv").out
+    row = next(row for row in csv.DictReader(io.StringIO(shown)) if row["group"] == "WM")
+    assert row["method"] == METHOD
+    text = call(capsys, "compare", other, run).out
+    assert f"[{float(row['low']):.2g}, {float(row['high']):.2g}]‡*" in text
+    # A hash is another scale of the score, in every table.
+    assert "* p adjusted over 2 cells (Holm)" in text
+    assert "#" not in text
