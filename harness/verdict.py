@@ -112,6 +112,8 @@ def _decided(planned: Planned, change: Change, p_beyond: float, level: float, li
         return Decided("pass", f"{seen}, {words}: inside {against}", p_beyond, bound)
     needed = _needed(planned.terms, change, limits)
     reason = f"{seen}, {words}: shown neither inside nor beyond {against}"
+    if _lost_change(planned.terms, change) >= planned.terms.margin:
+        reason += ", which the lost pairs alone may reach"
     return Decided("inconclusive", reason, p_beyond, bound, needed)
 
 
@@ -120,6 +122,11 @@ def _lost(change: Change) -> str:
         return ""
     pairs = counted(change.lost + change.n_pairs, "pair")
     return f" ({change.lost} of {pairs} have scores in one of the runs only)"
+
+
+def _lost_change(terms: Terms, change: Change) -> float:
+    """The change that the lost pairs alone may be."""
+    return change.lost_share * (terms.worst or 0.0)
 
 
 def _too_few(change: Change, limits: Limits) -> str:
@@ -149,7 +156,10 @@ def _at_worst(change: Change, planned: Planned, limits: Limits) -> tuple[float, 
     unseen = f"up to {100 * change.unseen:.2g} % of {what} may have broken unseen"
     least = _identities(planned.terms, change, limits, planned.terms.margin, 0.0, se=0.0)
     total = " in both groups" if len(change.floor.parts) > 1 else ""
-    return bound, f"at worst {where} ({unseen}, for which the margin takes {least} identities{total})"
+    return (
+        bound,
+        f"at worst {where} ({unseen}; the margin has room for that from {least} identities{total} on)",
+    )
 
 
 def _identities(
@@ -180,10 +190,12 @@ def _needed(terms: Terms, change: Change, limits: Limits) -> int | None:
     if not math.isfinite(change.se) or not change.identities or change.cannot_pass:
         return None
     se = change.se
-    needed = _identities(terms, change, limits, terms.margin, limits.planned_change, se=se)
+    # More identities lose as many of their pairs.
+    expected = abs(limits.planned_change) + _lost_change(terms, change)
+    needed = _identities(terms, change, limits, terms.margin, expected, se=se)
     if needed is not None and needed <= change.identities:
         # The plan holds less than what was seen, so what was seen is planned for: towards a pass or a fail.
-        seen = max(harm(change.change, terms.harmful), abs(limits.planned_change))
+        seen = max(harm(change.change, terms.harmful) + _lost_change(terms, change), expected)
         if math.isclose(seen, terms.margin, rel_tol=1e-9):
             return None
         if seen < terms.margin:
