@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.plan_tables import difference_plan_table
-from harness.record import AcquisitionShare, Contrast, Difference, Disparity, Omnibus, Record
+from harness.record import AcquisitionShare, Contrast, Difference, Disparity, Interaction, Omnibus, Record
 from harness.tables import (
     FLAG_NOTES,
     NOT_MEASURED,
@@ -48,7 +48,8 @@ def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
         (entry.attribute, entry.concept, (*_omnibus_texts(entry.omnibus), _band_text(entry, level)))
         for entry in entries
     )
-    title = f"Do the groups' mean changes differ? Games-Howell tests by {by}, Holm over {len(entries)} rows"
+    family = counted(len(entries), "row")
+    title = f"Do the groups' mean changes differ? Games-Howell tests by {by}, Holm over {family}"
     heads = (
         "smallest p of a pair",
         "p adjusted",
@@ -124,18 +125,20 @@ def interaction_table(record: Record, by: str) -> DisparityTable | None:
         return None
     strata = tuple(dict.fromkeys(one.where for _, item in crossed for one in item.within))
     rows = []
+    alpha = 1 - record.settings.level
     for entry, item in crossed:
         for a, b in dict.fromkeys((one.a, one.b) for one in item.within):
             own = {one.where: one for one in item.within if (one.a, one.b) == (a, b)}
             texts = [_difference_text(own[name]) if name in own else NOT_MEASURED for name in strata]
+            texts.append(_between_text(item, f"{b} minus {a}", alpha))
             tests = p_text(item.test.p), f"{p_text(item.test.p_adjusted)}{flag_marks(item.test.flags)}"
             rows.append((entry.attribute, entry.concept, (f"{b} minus {a}", *texts, *tests)))
     level = f"{100 * record.settings.level:g} %"
     title = (
-        f"Does {crossed[0][1].factor} make the same difference everywhere? Differences of mean changes, "
-        f"single {level} intervals; Games-Howell tests of the interaction, Holm over {len(crossed)} rows"
+        f"Are differences by {crossed[0][1].factor} the same in all strata? Single {level} intervals; "
+        f"Games-Howell tests of the interaction, Holm over {counted(len(crossed), 'row')}"
     )
-    heads = ("difference", *strata, "p", "p adjusted")
+    heads = ("difference", *strata, f"between strata, {level} bands", "p", "p adjusted")
     flags = {flag for _, item in crossed for flag in item.test.flags}
     flags |= {flag for _, item in crossed for one in item.within for flag in one.flags}
     reasons = {
@@ -145,6 +148,29 @@ def interaction_table(record: Record, by: str) -> DisparityTable | None:
     }
     notes = [*(note for flag, note in FLAG_NOTES.items() if flag in flags), *sorted(reasons)]
     return DisparityTable(title, heads, tuple(rows), tuple(notes), justify="left")
+
+
+def _between_text(item: Interaction, which: str, alpha: float) -> str:
+    """How a difference of levels differs between two strata: the only one, or those beyond 0."""
+    own = [one for one in item.between if one.where == which]
+    if len(own) == 1:
+        return _beyond_text(own[0])
+    if item.test.p_adjusted is None:
+        return NOT_MEASURED
+    if item.test.p_adjusted > alpha:
+        return f"no claim: not rejected at {alpha:.2g}"
+    return "; ".join(_beyond_text(one) for one in own if _excludes_zero(one)) or "none"
+
+
+def _beyond_text(one: Contrast) -> str:
+    if one.difference is None or one.band is None:
+        return _difference_text(one)
+    band = f"[{two_digits(one.band.low)}, {two_digits(one.band.high)}]"
+    return f"{one.b} minus {one.a}: {two_digits(one.difference)} {band}{flag_marks(one.flags)}"
+
+
+def _excludes_zero(one: Contrast) -> bool:
+    return one.band is not None and not one.band.low <= 0 <= one.band.high
 
 
 def _difference_text(one: Contrast) -> str:
@@ -170,13 +196,7 @@ def _band_text(entry: Disparity, level: float) -> str:
         return NOT_MEASURED
     if entry.omnibus.p_adjusted > 1 - level:
         return f"no claim: the row's test is not rejected at {1 - level:.2g}"
-    parts = []
-    for pair in entry.pairwise:
-        if pair.band is None or pair.difference is None or pair.band.low <= 0 <= pair.band.high:
-            continue
-        marks = flag_marks(pair.flags)
-        interval = f"[{two_digits(pair.band.low)}, {two_digits(pair.band.high)}]"
-        parts.append(f"{pair.b} minus {pair.a}: {two_digits(pair.difference)} {interval}{marks}")
+    parts = [_beyond_text(pair) for pair in entry.pairwise if _excludes_zero(pair)]
     return "; ".join(parts) or "none"
 
 

@@ -19,6 +19,7 @@ from harness.tables import (
     mark_notes,
     no_claim_notes,
     spreadsheet_text,
+    support_notes,
     table_rows,
 )
 from targets.base.errors import InputError, NotComparableError
@@ -94,12 +95,20 @@ def side_by_side_table(runs: Sequence[NamedRun], wanted: Sequence[str], by: str)
         _NO_TEST,
         *notes,
         *marks,
+        *(f"{run.name}: {note}" for run in runs for note in _gaps(run, rows, by)),
         "out: pairs excluded, by reason in each run's cells.csv and failures.parquet",
         *([f"{NOT_ASKED}: the run has no such attribute and group"] if unasked else []),
     ]
     blocks = ("", *(run.name for run in runs for _ in range(2)))
     heads = ("group", *(head for _ in runs for head in ("change", "pairs / identities")))
     return DisparityTable(title, heads, tuple(lines), tuple(notes), blocks=blocks)
+
+
+def _gaps(run: NamedRun, rows: Sequence[Row], by: str) -> list[str]:
+    """Which groups the levels of a coarser axis go without; groups themselves have lines that say so."""
+    if by == "demographic":
+        return []
+    return support_notes([cell for cell in run.record.cells if cell.by == by], rows)
 
 
 def side_by_side_csv(runs: Sequence[NamedRun]) -> str:
@@ -124,6 +133,7 @@ def _refuse_unlike(runs: Sequence[NamedRun]) -> None:
         ("level", "intervals of one table must have one level"),
         ("method", "intervals of one table must be made one way"),
         ("taxonomy_digest", "groups and attributes must mean the same"),
+        ("identities", "people must be told apart in one way"),
         ("references", "'match' must rest on one number of reference pictures"),
     ):
         values = [getattr(run.record.settings, name) for run in runs]

@@ -255,7 +255,7 @@ def support_notes(cells: Sequence[Cell], rows: Sequence[Row]) -> list[str]:
     for concept in dict.fromkeys(concept for _, concept in rows):
         parts = []
         for attribute in (attribute for attribute, other in rows if other == concept):
-            here = [own[attribute, concept, group] for group in groups]
+            here = [cell for group in groups if (cell := own.get((attribute, concept, group)))]
             if not any(cell.n_pairs for cell in here):
                 continue
             missing = [

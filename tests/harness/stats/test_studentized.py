@@ -76,3 +76,23 @@ def test_wrong_arguments(call):
         studentized.tail(q, k, df)
     with pytest.raises(ValueError, match="needs k >= 2 and a level"):
         studentized.quantile(1.0 if k > 1 else 0.9, k, df)
+
+
+def test_p_values_match_scipy_and_keep_their_digits():
+    rng = np.random.default_rng(2)
+    for k in (2, 3, 8):
+        q, df = rng.uniform(0.1, 8.0, 12), 10 ** rng.uniform(0.31, 3.0, 12)
+        got = studentized.p_values(q, k, df)
+        np.testing.assert_allclose(got, stats.studentized_range.sf(q, k, df), rtol=1e-6)
+    # Far out scipy and R give 0: there the pairs of groups hardly ever exceed it together.
+    q, df = np.array([40.0, 70.0]), np.array([60.0, 400.0])
+    bound = 8 * 7 * stats.t.sf(q / np.sqrt(2), df)
+    got = studentized.p_values(q, 8, df)
+    assert (got <= bound).all()
+    assert (got > 0.9 * bound).all()
+
+
+def test_p_values_are_undefined_below_two_degrees_of_freedom():
+    assert np.isnan(studentized.p_values([3.0, np.nan, 3.0], 4, [1.9, 8.0, np.nan])).all()
+    with pytest.raises(ValueError, match="k >= 2"):
+        studentized.p_values(1.0, 1, 5.0)
