@@ -73,7 +73,7 @@ class Table:
             row = next(index for index, value in enumerate(values) if not is_text(value))
             raise InputError(
                 f"{self.path}: column '{name}' must hold UTF-8 text or numbers, got "
-                f"'{excerpt(values[row], 80)}' in {self.row(row)}"
+                f"{excerpt(ascii(values[row]), 80)} in {self.row(row)}"
             ) from None
 
     def row(self, index: int) -> str:

@@ -212,3 +212,11 @@ def test_one_column_name_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str
     pq.write_table(pa.Table.from_arrays(arrays, names=["pair_id", "pair_id"]), tmp_path / "t.parquet")
     done, _ = audited(tmp_path / "t.parquet", capsys)
     assert (done.status, "'pair_id' occurs twice" in done.err) == (2, True)
+
+
+def test_half_a_surrogate_pair_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns: Columns = {**plain(), "identity": ["a\ud800"] * 24}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done, _ = audited(tmp_path / "t.jsonl", capsys)
+    assert (done.status, "column 'identity' must hold UTF-8 text" in done.err) == (2, True)
