@@ -85,6 +85,8 @@ PairsArgument = Annotated[
     str, typer.Argument(help="Table of pairs (.csv, .tsv, .jsonl, .parquet), dataset directory or hub id.")
 ]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of text tables; nothing is guessed.")]
+ConfigOption = Annotated[str | None, typer.Option(help="Of a dataset: its config with the pairs.")]
+SplitOption = Annotated[str | None, typer.Option(help="Of a dataset: the split to read.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="A setting of the target: key=value.")]
 ConceptOption = Annotated[list[str] | None, typer.Option("--concept", help="A concept the tables show.")]
 ProgressOption = Annotated[bool, typer.Option(help="Show how far the run is.")]
@@ -138,6 +140,8 @@ def audit(
         ),
     ] = None,
     encoding: EncodingOption = "utf-8",
+    config: ConfigOption = None,
+    split: SplitOption = None,
     progress: ProgressOption = True,
 ) -> None:
     """Ask a target about both faces of every pair and write what changed, for whom."""
@@ -173,9 +177,8 @@ def audit(
         elif pairs is not None and target is not None:
             loaded = load_target(target, _parse_settings(settings))
             asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)
-            outcomes, record = audit_pairs(
-                load_pairs(pairs, encoding, whose), loaded, options, asking, candidates=candidates
-            )
+            read = load_pairs(pairs, encoding, whose, config, split)
+            outcomes, record = audit_pairs(read, loaded, options, asking, candidates=candidates)
         show_run(console(), record, outcomes, out)
         # Without a digest of the weights a later run could silently reuse another model's scores.
         forget_unpinned(out / CACHE)
@@ -234,10 +237,12 @@ def capture_export(
         bool, typer.Option(help="Of a dataset, also rejected candidates: what does the filter do?")
     ] = True,
     encoding: EncodingOption = "utf-8",
+    config: ConfigOption = None,
+    split: SplitOption = None,
     progress: ProgressOption = True,
 ) -> None:
     """Write the pairs' pictures under names that can't be ambiguous, for a capture elsewhere."""
-    loaded = load_pairs(pairs, encoding)
+    loaded = load_pairs(pairs, encoding, config=config, split=split)
     done = export_pictures(loaded, out, candidates=candidates, show_progress=progress)
     for fault in done.faults:
         typer.echo(f"left out: {message_line(fault)}", err=True)

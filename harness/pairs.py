@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dataset_builder.folder import BUILD_FILE
-from dataset_builder.read import Config, read_config
+from dataset_builder.read import DEFAULT, Config, configs_of, has_pictures, read_config
 from dataset_builder.schema.faces import is_rendered
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
@@ -23,6 +23,8 @@ from targets.base.text import control_character, counted, shortlist
 from targets.scoring import PictureRef
 
 LABEL_COLUMNS = ("pair_id", "identity", "variation", "demographic", "attribute")
+PAIRS = "pairs"
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _NEEDED = ("pair_id", "identity", "demographic", "attribute")
 PERSON = "person"
 Identities = Literal["group", "global"]
@@ -58,26 +60,38 @@ class Pairs:
     candidates: Pairs | None = None
 
 
-def load_pairs(path: str, encoding: str = "utf-8", identities: Identities | None = None) -> Pairs:
+def load_pairs(
+    path: str,
+    encoding: str = "utf-8",
+    identities: Identities | None = None,
+    config: str | None = None,
+    split: str | None = None,
+) -> Pairs:
     """Load pairs with pictures.
 
     Args:
         path: a table ending in .csv, .tsv, .jsonl or .parquet with the columns pair_id, identity,
-            variation, demographic, attribute, source, transformed (paths from the table's folder); or a
-            dataset directory; or the hub id of a dataset.
+            variation, demographic, attribute, source, transformed (paths from the table's folder, in a
+            parquet file pictures too); or a dataset directory, also as ``save_to_disk`` writes it; or the hub
+            id of a dataset.
         encoding: of a text table.
         identities: "group": an identity belongs to its group; "global": one label is one person everywhere.
             None to take a column ``person`` where there is one, else "group".
+        config: of a dataset; None takes "pairs", or the only one.
+        split: of the config; None takes "train", or the only one.
 
     Raises:
-        InputError: the table can't be read, lacks a column, or holds one pair_id with two rows.
+        InputError: the table can't be read, lacks a column, or holds one pair_id with two rows; the dataset
+            has no such config or split, or several to choose from.
     """
     place = Path(path)
-    if place.is_file():
-        return _from_table(read_table(place, encoding), identities)
-    if place.suffix:
+    if place.suffix.lower() in TABLE_ENDINGS and not place.exists():
         raise InputError(f"no such file: {path}")
-    return _from_dataset(path, identities)
+    if not place.is_file() or (place.suffix.lower() == ".parquet" and has_pictures(place)):
+        return _from_dataset(path, identities, config, split)
+    if config is not None or split is not None:
+        raise InputError(f"{path} is a table: it has no config or split to choose")
+    return _from_table(read_table(place, encoding), identities)
 
 
 def _from_table(table: Table, identities: Identities | None) -> Pairs:
@@ -113,14 +127,31 @@ def _absent() -> bytes:
     raise FileNotFoundError("the table names no picture")
 
 
-def _from_dataset(path: str, identities: Identities | None) -> Pairs:
-    data = read_config(path, "pairs")
+def _from_dataset(
+    path: str, identities: Identities | None, config: str | None = None, split: str | None = None
+) -> Pairs:
+    names = configs_of(path)
+    if not names:
+        raise InputError(
+            f"{path} is neither a table of pairs nor a dataset: it must hold parquet files, or what "
+            "save_to_disk writes"
+        )
+    chosen = config or next((name for name in (PAIRS, DEFAULT) if name in names), names[0])
+    if config is None and chosen not in (PAIRS, DEFAULT) and len(names) > 1:
+        raise InputError(
+            f"{path} has no config 'pairs': choose one of its configs {shortlist(names)} with --config"
+        )
+    data = read_config(path, chosen, split)
     if data is None:
-        raise InputError(f"{path} is neither a table of pairs nor a dataset with a config 'pairs'")
-    data.require((*LABEL_COLUMNS, "source", "transformed"))
+        raise InputError(f"{path} has no config '{chosen}', only {shortlist(names)}")
+    data.require((*_NEEDED, "source", "transformed"))
     source = data.refs("source", "source_sha256")
     pairs = _dataset_pairs(data, source, data.refs("transformed", "transformed_sha256"), identities)
-    return replace(pairs, detectors=_detectors(Path(path)), candidates=_candidates(path, identities))
+    return replace(
+        pairs,
+        detectors=_detectors(Path(path)),
+        candidates=_candidates(path, identities) if chosen == PAIRS else None,
+    )
 
 
 def _candidates(path: str, identities: Identities | None) -> Pairs | None:
@@ -142,7 +173,8 @@ def _dataset_pairs(
     transformed: tuple[PictureRef, ...],
     identities: Identities | None,
 ) -> Pairs:
-    columns = {name: data.text(name) for name in LABEL_COLUMNS}
+    nothing: ObjectArray = np.full(len(data), "", dtype=object)
+    columns = {name: data.text(name) if name in data.columns else nothing for name in LABEL_COLUMNS}
     columns["source"] = np.array([ref.name for ref in source], dtype=object)
     columns["transformed"] = np.array([ref.name for ref in transformed], dtype=object)
     own = {PERSON: data.text(PERSON)} if PERSON in data.columns else {}
@@ -150,7 +182,10 @@ def _dataset_pairs(
     table = Table(Path(data.path), columns, first_row=1)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
-    digest = settings_digest({name: list(map(str, values)) for name, values in columns.items()})
+    said = {name: list(map(str, values)) for name, values in columns.items()}
+    # Without digests of pictures the files stand for them.
+    files = [] if "source_sha256" in data.columns else [file_digest(file) for file in data.files]
+    digest = settings_digest({**said, "files": files} if files else said)
     return Pairs(
         labels,
         tuple(source[row] for row in rows),
@@ -160,7 +195,9 @@ def _dataset_pairs(
             "kind": "dataset",
             "sha256": digest,
             "rows": len(data),
-            "cautions": _cautions(data.text("provenance") if "provenance" in data.columns else ()),
+            "config": data.name,
+            "split": data.split,
+            "cautions": _cautions(map(str, data.columns.get("provenance", ()))),
         },
         failures,
         _label_warnings(labels),

@@ -494,6 +494,7 @@ class Data(_Part):
         n_pictures: distinct pictures.
         fault_share: share of rows and pairs lost to faults.
         cautions: what the pictures are not fit to show; every table says so.
+        config, split: what was read of a dataset.
     """
 
     path: str
@@ -504,6 +505,8 @@ class Data(_Part):
     n_pictures: Count
     fault_share: Probability
     cautions: tuple[str, ...] = ()
+    config: str = ""
+    split: str = ""
 
 
 class AuditSettings(_Part):

@@ -79,9 +79,9 @@ class Pictures:
         self._made: dict[tuple[str, str], str] = {}
 
     @classmethod
-    def load(cls, pairs: str) -> Pictures:
+    def load(cls, pairs: str, config: str | None = None, split: str | None = None) -> Pictures:
         """Find the pictures of a table of pairs or a dataset."""
-        loaded = load_pairs(pairs)
+        loaded = load_pairs(pairs, config=config, split=split)
         both = zip(loaded.source, loaded.transformed, strict=True)
         return cls(dict(zip(map(str, loaded.labels.pair_id), both, strict=True)))
 
@@ -89,7 +89,9 @@ class Pictures:
     def at_hand(cls, run: FinishedRun) -> Pictures:
         """The pictures where the record says they were, if they are still there."""
         data = run.record.data
-        return cls.load(data.path) if data.kind != "scores" and Path(data.path).exists() else cls()
+        if data.kind == "scores" or not Path(data.path).exists():
+            return cls()
+        return cls.load(data.path, data.config or None, data.split or None)
 
     def of(self, run: FinishedRun, row: int) -> tuple[str, str]:
         """Both thumbnails of a pair as data URIs; empty texts where a picture is not the audited one."""
