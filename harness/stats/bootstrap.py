@@ -127,7 +127,12 @@ def percentile_interval(
             np.matmul(part, weights[:, some], out=replicates[:, some])
         se[here], p[here] = _spread(replicates), _two_sided_p(replicates, mean[here])
         low[here], high[here] = order_statistics(replicates, (0.5 - level / 2.0, 0.5 + level / 2.0))
-    return BootstrapInterval(se, mean + low, mean + high, p)
+    low, high = mean + low, mean + high
+    # Bounds lie between two draws, and p counts draws: a zero between the same two must not part them.
+    alpha = 1.0 - level
+    excluded = (low > 0.0) | (high < 0.0)
+    p = np.where(excluded, np.minimum(p, np.nextafter(alpha, 0.0)), np.maximum(p, np.nextafter(alpha, 1.0)))
+    return BootstrapInterval(se, low, high, p)
 
 
 def _two_sided_p(replicates: Floats, mean: Floats) -> Floats:

@@ -38,10 +38,11 @@ FORBIDDEN = (
 def test_templates_keep_to_the_words_that_may_be_used() -> None:
     paths = [*(ROOT / "harness" / "report").glob("*.j2"), ROOT / "harness" / "report" / "words.py"]
     names = ("tables", "compare", "gate_output", "side_by_side", "model_card", "every_eval_ever")
+    names += ("plan_tables", "difference_tables", "reasons")
     paths += [ROOT / "harness" / f"{name}.py" for name in names]
     paths += [ROOT / "harness" / "report" / name for name in ("recognition.py", "recognition_charts.py")]
     paths += [ROOT / "harness" / "recognition_tables.py"]
-    assert len(paths) == 11
+    assert len(paths) == 14
     for path in paths:
         text = path.read_text(encoding="utf-8").lower()
         for pattern in FORBIDDEN:

@@ -182,6 +182,18 @@ def test_the_miss_rate_that_the_rule_takes_is_the_simulated_one():
     assert missed == pytest.approx(normal_miss_rate(n, 0.95), abs=4 * np.sqrt(0.1 * 0.9 / draws))
 
 
+def test_p_and_bounds_decide_alike():
+    rng = np.random.default_rng(0)
+    deltas = rng.normal(size=(30, 20_000)) + rng.uniform(0, 0.6, size=20_000)
+    cell = cell_estimates(
+        np.zeros_like(deltas), deltas, np.arange(30), method="bootstrap", level=0.9, draws=1_000
+    )
+    excluded = (cell.low > 0) | (cell.high < 0)
+    for rejected in (cell.p < 1 - cell.level, cell.p <= 1 - cell.level):
+        np.testing.assert_array_equal(rejected, excluded)
+    assert 0.1 < excluded.mean() < 0.9
+
+
 def test_exact_enumeration_takes_few_deltas():
     with pytest.raises(ValueError, match="takes 1 to 6 deltas, got 7"):
         exact_interval(np.arange(7.0), 0.9)
