@@ -136,7 +136,7 @@ def _bare(name: str) -> str:
     return ".".join(parts)
 
 
-def load_into(model: Any, state: State, target: str) -> None:
+def load_into(model: Any, state: Mapping[str, Any], target: str) -> None:
     """Load a state dictionary that must fit: every weight of the model, in its shape, and none besides.
 
     Args:
@@ -158,7 +158,7 @@ def load_into(model: Any, state: State, target: str) -> None:
     model.load_state_dict(versioned, strict=False)
 
 
-def _of_model(state: State, own: Mapping[str, Any]) -> State:
+def _of_model(state: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
     """The weights under the one prefix below which the whole model lies, else all as they are."""
     needed = [name for name in own if not name.endswith(_COUNTER)]
     first = needed[0] if needed else ""
@@ -169,7 +169,7 @@ def _of_model(state: State, own: Mapping[str, Any]) -> State:
     return {name[len(fitting[0]) :]: state[name] for name in state if name.startswith(fitting[0])}
 
 
-def check_fits(own: Mapping[str, Any], state: State, target: str) -> None:
+def check_fits(own: Mapping[str, Any], state: Mapping[str, Any], target: str) -> None:
     """See that a state dictionary has a model's weights, no more and no less, in their shapes.
 
     Raises:

@@ -10,7 +10,7 @@ from targets.base.config import validated
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.text import nearest
-from targets.torch_checkpoint import load_into, other_classes, read_state
+from targets.torch_checkpoint import load_into, other_classes, read_state, whole_loads
 from targets.torch_classifier import ClassifierSettings, Parts, TorchClassifier, TorchEmbedder, made
 from targets.torch_tools import loading
 
@@ -80,25 +80,42 @@ def _weights(known: Any, name: str, wanted: str) -> Any:
 
 def _model(models: Any, name: str, weights: Any, settings: TorchvisionSettings, classes: int) -> Any:
     torch = require("torch", "torchvision", PURPOSE)
-    spec = f"torchvision:{name}"
-    with loading(spec, HOW), torch.random.fork_rng():
+    spec, file = f"torchvision:{name}", settings.weights_file
+    own = len(weights.meta["categories"])
+    if file is None and settings.random_seed is None and classes != own:
+        raise InputError(f"target {spec} has {own} classes, but {classes} labels came")
+    with loading(spec, HOW), whole_loads(spec), torch.random.fork_rng():
         torch.manual_seed(settings.random_seed or 0)
-        model = _bare_model(models, name, classes)
-        if settings.weights_file is not None:
-            state = read_state(settings.weights_file)
-            other = other_classes(model.state_dict(), state)
-            if other and settings.output == "embedding":
-                # The classifier is left out anyway.
-                model = _bare_model(models, name, other[1])
-            load_into(model, state, spec)
-        elif settings.random_seed is None:
-            load_into(model, weights.get_state_dict(progress=False, check_hash=True), spec)
+        if file is not None:
+            return _from_file(models, name, read_state(file), settings, classes)
+        if settings.random_seed is not None:
+            return _bare_model(models, name, classes, {})
+        # Some models need more than their weights: another scale of the input, or names of old.
+        return models.get_model(name, weights=weights, progress=False)
+
+
+def _from_file(
+    models: Any, name: str, state: Mapping[str, Any], settings: TorchvisionSettings, classes: int
+) -> Any:
+    model = _bare_model(models, name, classes, state)
+    other = other_classes(model.state_dict(), state)
+    if other and settings.output == "embedding":
+        # The classifier is left out anyway.
+        model = _bare_model(models, name, other[1], state)
+    load_into(model, state, f"torchvision:{name}")
     return model
 
 
-def _bare_model(models: Any, name: str, classes: int) -> Any:
-    # Some models warn about their default initialisation, which the weights replace.
-    extra = {"init_weights": True} if name in ("inception_v3", "googlenet") else {}
+def _bare_model(models: Any, name: str, classes: int, state: Mapping[str, Any]) -> Any:
+    extra = {}
+    if name in ("inception_v3", "googlenet"):
+        extra = {
+            # They take pictures scaled as their published weights' transform does to a scale of their own.
+            "transform_input": True,
+            # What only helps to train them is left out of many checkpoints.
+            "aux_logits": not state or any("aux" in key.lower() for key in state),
+            "init_weights": not state,
+        }
     return models.get_model(name, weights=None, num_classes=classes, **extra)
 
 

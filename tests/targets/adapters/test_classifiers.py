@@ -92,6 +92,25 @@ def test_bad_input_is_one_line(spec: str, settings: dict, words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_published_weights_come_with_the_scale_they_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GoogLeNet's were trained on another scale than its transform gives, and torchvision converts."""
+    models = pytest.importorskip("torchvision.models")
+    torch.manual_seed(6)
+    state = models.googlenet(init_weights=False).state_dict()
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", lambda *_, **__: dict(state))
+    weights = models.GoogLeNet_Weights.DEFAULT
+    with torch.no_grad():
+        pixels = weights.transforms()(drawn_faces(1)[0]).unsqueeze(0)
+        expected = models.googlenet(weights=weights).eval()(pixels).numpy()
+    torch.save({key: tensor for key, tensor in state.items() if "aux" not in key}, tmp_path / "net.pth")
+    for more in ({}, {"weights_file": tmp_path / "net.pth"}):
+        assert np.allclose(scores_of("torchvision:googlenet", {"output": "logits", **more}, 1), expected)
+    with pytest.raises(InputError, match="has 1000 classes, but 2 labels came"):
+        load_target("torchvision:googlenet", {"labels": ["smile", "neutral"]})
+
+
 def test_weights_missing_offline_name_the_file_and_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object, **__: object) -> None:
         raise OSError("urlopen error: no route to mobilenet_v3_small-047dcff4.pth")
