@@ -110,9 +110,10 @@ def _configs() -> list[str]:
 
 
 def _filter(recipe: Recipe, detectors: Mapping[str, str]) -> list[str]:
+    age = recipe.detect.age_detector
     decided = {
         "distortion": recipe.detect.distortion or "the generator's own knowledge",
-        "age": recipe.detect.age or "the generator's own knowledge",
+        "age": age.target if age else "the generator's own knowledge",
         "attributes": _attribute_detector(recipe),
     }
     lines = [

@@ -8,8 +8,8 @@ whoever makes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dataset_builder.schema.faces import Editor, EditRequest, SourceGenerator, SourceRequest, label_in_dataset
@@ -81,9 +81,11 @@ class Making:
         Raises:
             InputError: two identities that pair ids could not tell apart.
         """
-        _check_labels(requests)
+        check_labels(requests)
+        # What the editor needs is loaded before the first picture is made, too.
+        self.editor.settings()
         batches = self._sources(requests, share)
-        return [face for batch in batches for face in batch], self._edits(batches)
+        return [face for batch in batches for face in batch], self._edits(batches, requests)
 
     def sources(self, requests: Sequence[SourceRequest]) -> list[StoredFace]:
         """Make what is missing of the source faces alone."""
@@ -95,7 +97,7 @@ class Making:
         settings, batches = self.generator.settings(), []
         with progress("source faces", sum(map(len, mine)), enabled=self.show_progress) as advance:
             for batch in mine:
-                inputs = {"settings": settings, "requests": [asdict(request) for request in batch]}
+                inputs = {"settings": settings, "requests": [request.inputs() for request in batch]}
                 shard = self.store.shard("generate", inputs)
                 if not shard.exists():
                     empty = [""] * len(batch)
@@ -104,11 +106,14 @@ class Making:
                 advance(len(batch))
         return batches
 
-    def _edits(self, sources: Sequence[Sequence[StoredFace]]) -> list[StoredFace]:
+    def _edits(
+        self, sources: Sequence[Sequence[StoredFace]], requests: Sequence[SourceRequest]
+    ) -> list[StoredFace]:
+        edited = {_variation(one) for one in requests if one.edited}
         planned = [
             batch
             for some in sources
-            for batch in batched(self._jobs(some), self.batch_size, lambda job: job[0].sha256)
+            for batch in batched(self._jobs(some, edited), self.batch_size, lambda job: job[0].sha256)
         ]
         settings, faces = self.editor.settings(), []
         with progress("transformed faces", sum(map(len, planned)), enabled=self.show_progress) as advance:
@@ -124,12 +129,19 @@ class Making:
                 advance(len(batch))
         return faces
 
-    def _jobs(self, sources: Sequence[StoredFace]) -> list[tuple[StoredFace, str]]:
-        return [(face, name) for face in sources if not face.fault for name in self.editor.attributes()]
+    def _jobs(
+        self, sources: Sequence[StoredFace], edited: Collection[tuple[str, str, int]]
+    ) -> list[tuple[StoredFace, str]]:
+        usable = [face for face in sources if not face.fault and _variation(face) in edited]
+        return [(face, name) for face in usable for name in self.editor.attributes()]
 
 
-def _check_labels(requests: Sequence[SourceRequest]) -> None:
-    """Before anything is made: a clash of labels would come to light when all is paid for."""
+def check_labels(requests: Sequence[SourceRequest]) -> None:
+    """Refuse identities that pair ids could not tell apart, before anything is paid for.
+
+    Raises:
+        InputError: naming two.
+    """
     people: dict[str, tuple[str, str]] = {}
     for request in requests:
         own = (request.demographic, request.identity)
@@ -139,6 +151,10 @@ def _check_labels(requests: Sequence[SourceRequest]) -> None:
                 f"identities must be told apart with their group before them, '{own[1]}' of {own[0]} and "
                 f"'{other[1]}' of {other[0]} can't; rename one"
             )
+
+
+def _variation(one: SourceRequest | StoredFace) -> tuple[str, str, int]:
+    return one.demographic, one.identity, one.variation
 
 
 def _job(face: StoredFace, attribute: str) -> dict[str, Any]:

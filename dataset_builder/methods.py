@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dataset_builder.beside import path_beside, settings_beside, spec_beside
 from dataset_builder.recipe import Recipe, seeds_of
 from dataset_builder.schema.faces import Editor, SourceGenerator
 from dataset_builder.schema.taxonomy import Taxonomy
@@ -21,7 +22,7 @@ from dataset_builder.stages import (
     SegaEdit,
 )
 from targets.base.errors import InputError
-from targets.catalogue import LoadedTarget, load_target
+from targets.catalogue import LoadedTarget, load_embedder
 from targets.scoring import ask_target
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def source_generator(recipe: Recipe, taxonomy: Taxonomy, folder: Path, work: Pat
     if isinstance(source, DiffusionSource):
         from dataset_builder.generate.diffusion import DiffusionFaces
 
-        embedder = SelectionEmbedder(source) if source.kept < source.tries else None
+        embedder = SelectionEmbedder(source, folder) if source.kept < source.tries else None
         names = _names(source, taxonomy, folder)
         return DiffusionFaces(
             names, source, _engine(source, folder, work), embedder, _one_face(wanted=source.one_face)
@@ -147,14 +148,17 @@ def guided(recipe: Recipe) -> tuple[DiffusionSource, SegaEdit]:
 class SelectionEmbedder:
     """The embedder that chooses among the pictures of a name, loaded when first asked."""
 
-    def __init__(self, source: DiffusionSource) -> None:
-        self._spec, self._settings = str(source.embedder), source.embedder_settings
+    def __init__(self, source: DiffusionSource, folder: Path) -> None:
+        self._spec, self._settings, self._folder = str(source.embedder), source.embedder_settings, folder
 
     @cached_property
     def _loaded(self) -> LoadedTarget:
-        loaded = load_target(self._spec, self._settings)
-        if loaded.card.kind != "embedding":
-            raise InputError(f"source.embedder must be an embedder, '{self._spec}' has {loaded.card.kind}")
+        folder = self._folder
+        found = load_embedder(
+            spec_beside(self._spec, folder), settings_beside(self._settings, folder), "source.embedder"
+        )
+        # Where the recipe lies is no part of what its embedder is.
+        loaded = replace(found, card=found.card.model_copy(update={"spec": self._spec}))
         if not loaded.card.pinned:
             # Sources that it chose would be found again after its weights have changed.
             raise InputError(
@@ -176,15 +180,10 @@ class SelectionEmbedder:
 def _engine(source: DiffusionSource, folder: Path, work: Path) -> CheckpointEngine:
     from dataset_builder.generate.engine import shared_engine
 
-    checkpoint = _beside(folder, source.checkpoint)
+    checkpoint = path_beside(source.checkpoint, folder)
     if source.batch_size == "auto":
         return shared_engine(checkpoint, source.revision, source.engine(1), work / BATCH_FILE)
     return shared_engine(checkpoint, source.revision, source.engine(source.batch_size))
-
-
-def _beside(folder: Path, checkpoint: str) -> str:
-    """A directory beside the recipe where there is one of that name, else the hub id."""
-    return str(folder / checkpoint) if (folder / checkpoint).is_dir() else checkpoint
 
 
 def _one_face(*, wanted: bool) -> OneFace | None:
@@ -214,7 +213,7 @@ def _names(source: DiffusionSource, taxonomy: Taxonomy, folder: Path) -> list[Na
 def _own_editor(own: OwnEditor, folder: Path) -> InstructEditor:
     from dataset_builder.edit.instruct import InstructEditor, check_call
 
-    known = InstructEditor(_beside(folder, own.checkpoint), own.pipeline)
+    known = InstructEditor(path_beside(own.checkpoint, folder), own.pipeline)
     call = known.call if own.call is None else own.call
     check_call(own.pipeline, call)
     return replace(known, revision=own.revision, batched=own.batched, call=call)

@@ -7,7 +7,7 @@ answers in the score cache. Filter and publication are cheap and run anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from dataset_builder.detect.attributes import attribute_detector, planned_cost, rule_order
+from dataset_builder.detect.attributes import attribute_detector, check_server, planned_cost, rule_order
 from dataset_builder.detect.distortion import load_distortion_model
-from dataset_builder.detect.evidence import Candidate, Detectors, gather
+from dataset_builder.detect.evidence import Candidate, Detectors, age_loader, embedder_of, gather
 from dataset_builder.filter import judge
 from dataset_builder.folder import BUILD_FILE, CARD_FILE, WORK_FOLDER, is_build
-from dataset_builder.making import Making, Share
+from dataset_builder.making import Making, Share, check_labels
 from dataset_builder.methods import editor, source_generator
 from dataset_builder.plan import Plan
 from dataset_builder.publish import Judged, publish
@@ -83,8 +83,9 @@ class Build:
         recipe, taxonomy = load_recipe(self.path)
         making = self._making(recipe, taxonomy)
         generator, edits = making.generator, making.editor
-        sources = len(limited(generator.requests(), self.limit))
-        transformed = sources * len(edits.attributes())
+        requests = limited(generator.requests(), self.limit)
+        sources = len(requests)
+        transformed = sum(request.edited for request in requests) * len(edits.attributes())
         seconds = sources * generator.seconds_per_picture + transformed * edits.seconds_per_picture
         calls: dict[str, int] = {}
         if recipe.detect.distortion:
@@ -96,14 +97,60 @@ class Build:
         dollars = planned_cost(recipe.detect.attributes, taxonomy, sources, transformed)
         return Plan(sources, transformed, calls, seconds / 3600, edits.device, dollars)
 
+    def faults(self) -> Iterator[InputError]:
+        """What would stop ``run``, in the order of the stages; no picture is made."""
+        recipe, taxonomy = load_recipe(self.path)
+        detect = recipe.detect
+        checks: list[Callable[[], object]] = []
+        if self.prebuilt is None:
+            checks += self._making_checks(recipe, taxonomy)
+        checks += [
+            lambda: self._detectors(recipe, taxonomy),
+            lambda: self._check_distortion(recipe),
+            lambda: age_loader(detect.age_detector, self.path.parent, check=True),
+            lambda: check_server(detect.attributes, self.path.parent),
+        ]
+        try:
+            refuse_foreign(self.out)
+        except InputError as error:
+            yield error
+            return
+        known: set[str] = set()
+        for check in checks:
+            try:
+                check()
+            except InputError as error:
+                if str(error) not in known:
+                    known.add(str(error))
+                    yield error
+
+    def _making_checks(self, recipe: Recipe, taxonomy: Taxonomy) -> list[Callable[[], object]]:
+        folder, work = self.path.parent, self.out / WORK_FOLDER
+        return [
+            lambda: source_generator(recipe, taxonomy, folder, work).check(),
+            lambda: check_labels(source_generator(recipe, taxonomy, folder, work).requests()),
+            lambda: editor(recipe, taxonomy, folder, work).check(),
+        ]
+
+    def check_making(self) -> None:
+        """Refuse to make pictures where a stage that makes them lacks something.
+
+        Raises:
+            InputError: naming it.
+        """
+        refuse_foreign(self.out)
+        for check in self._making_checks(*load_recipe(self.path)):
+            check()
+
     def run(self) -> Built:
         """Build and publish the dataset.
 
         Raises:
             InputError: bad recipe, missing file, a detector that doesn't fit, another build at work.
         """
+        for fault in self.faults():
+            raise fault
         recipe, taxonomy = load_recipe(self.path)
-        refuse_foreign(self.out)
         detectors = self._detectors(recipe, taxonomy)
         faces = None if self.prebuilt is None else self._prebuilt(self.prebuilt, recipe, taxonomy)
         claim(self.out)
@@ -188,7 +235,13 @@ class Build:
             show_progress=self.show_progress,
         )
         order = rule_order(recipe.detect.attributes, taxonomy, recipe.filter, recipe.detect.audit_sample)
-        return Detectors(distortion=model, age=recipe.detect.age, attributes=attributes, order=order)
+        age = age_loader(recipe.detect.age_detector, self.path.parent)
+        return Detectors(distortion=model, age=age, attributes=attributes, order=order)
+
+    def _check_distortion(self, recipe: Recipe) -> None:
+        name = recipe.detect.distortion
+        if name and (self.path.parent / name).is_file():
+            embedder_of(load_distortion_model(self.path.parent / name)).close()
 
     def _judge(
         self,

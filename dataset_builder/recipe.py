@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from importlib.resources import files
 from pathlib import Path
 
 from pydantic import Field
 
-from dataset_builder.detect.settings import Attributes, GroundTruth
+from dataset_builder.detect.settings import AgeDetector, Attributes, GroundTruth
 from dataset_builder.filter import FilterSettings
 from dataset_builder.schema.taxonomy import DEFAULT_TAXONOMY, Taxonomy, load_taxonomy
+from dataset_builder.shipped import shipped_recipe
 from dataset_builder.stages import COMPOSED, Edit, PhotosSource, RenderSource, Source
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError
@@ -22,16 +22,21 @@ class Detect(Settings):
 
     Attributes:
         distortion: JSON file of a trained model, beside the recipe.
-        age: spec of a target with a concept "age".
+        age: a target with a concept "age": its spec, or a table with its settings.
         attributes: settings of the attribute detector, told apart by ``method``.
         audit_sample: share of candidates, drawn at random, that are run through every rule: how often a rule
             is broken can't be read from first reasons, which depend on the order of the rules.
     """
 
     distortion: str | None = None
-    age: str | None = None
+    age: str | AgeDetector | None = None
     attributes: Attributes = GroundTruth()
     audit_sample: float = Field(default=0.05, ge=0, le=1)
+
+    @property
+    def age_detector(self) -> AgeDetector | None:
+        """The age detector with its settings, if a target decides."""
+        return AgeDetector(target=self.age) if isinstance(self.age, str) else self.age
 
 
 class Recipe(Settings):
@@ -66,16 +71,7 @@ def find_recipe(name: str) -> Path:
     Raises:
         InputError: no such recipe.
     """
-    if name.endswith(".toml"):
-        return Path(name)
-    shipped = Path(str(files("dataset_builder") / "recipes"))
-    known = sorted(path.stem for path in shipped.glob("*.toml") if not path.stem.endswith("_seeds"))
-    if name not in known:
-        raise InputError(
-            f"unknown recipe '{name}'{nearest(name, known)}; shipped: {shortlist(known)}, "
-            "or give a file ending in .toml"
-        )
-    return shipped / f"{name}.toml"
+    return Path(name) if name.endswith(".toml") else shipped_recipe(name)
 
 
 def load_recipe(path: Path) -> tuple[Recipe, Taxonomy]:

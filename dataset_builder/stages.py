@@ -62,7 +62,9 @@ class DiffusionSource(Settings):
         embedder: spec of the target that compares them; needed where ``kept`` is below ``tries``.
         embedder_settings: its settings.
         one_face: reject pictures that show no face or several (YuNet; extra "face").
-        distorted: "no" to count every source as clean, as the paper does when it trains its detector.
+        distorted: "no" to count every source as clean.
+        clean: more pictures of every name, with seeds of their own: never edited and counted as clean, to
+            train a distortion detector on (paper, appendix D: 25).
         steps, guidance_scale, height, width: of the pictures, edits included.
         precision: of the networks on a GPU; a CPU computes in float32.
         compiled: compile the networks, which pays from about a thousand pictures on.
@@ -87,6 +89,7 @@ class DiffusionSource(Settings):
     embedder_settings: dict[str, Any] = Field(default_factory=dict)
     one_face: bool = True
     distorted: Literal["no", "unknown"] = "unknown"
+    clean: int = Field(default=0, ge=0)
     steps: int = Field(default=50, ge=1)
     guidance_scale: float = Field(default=7.5, gt=1)
     height: int = Field(default=512, ge=8)

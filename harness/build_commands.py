@@ -57,14 +57,15 @@ def build_command(
     if candidates is not None and (tune or share or processes > 1):
         raise InputError("--candidates brings the pictures: --tune, --share and --processes make none then")
     if dry_run:
-        for line in job.plan().lines():
-            typer.echo(line)
+        _show_plan(job)
     elif tune:
         from dataset_builder.edit.sweep import tune as tune_edits
 
+        job.check_making()
         sheets = tune_edits(path, out, out / WORK_FOLDER, show_progress=progress)
         typer.echo(f"{counted(len(sheets), 'contact sheet')} written to {sheets[0].parent}")
     elif share is not None:
+        job.check_making()
         sources, transformed = job.make(read_share(share))
         typer.echo(
             f"share {share}: {counted(len(sources), 'source face')} and "
@@ -72,6 +73,17 @@ def build_command(
         )
     else:
         print_built(console(), job.run())
+
+
+def _show_plan(job: Build) -> None:
+    """Print what a build will do, and end as it would if something is missing."""
+    for line in job.plan().lines():
+        typer.echo(line)
+    faults = list(job.faults())
+    for fault in faults[1:]:
+        typer.echo(f"also missing      {fault}")
+    if faults:
+        raise faults[0]
 
 
 def contact_sheet_command(

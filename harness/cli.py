@@ -29,6 +29,7 @@ from harness.exits import main as main
 from harness.folder import CACHE, at_work
 from harness.gallery import RecognitionOptions
 from harness.pairs import Identities, load_pairs, load_scores
+from harness.recipe_commands import add_commands as add_recipe_commands
 from harness.run import check_failures, show_run
 from harness.streams import write_out
 from harness.table_command import table
@@ -49,14 +50,17 @@ app = typer.Typer(
 )
 targets_app = typer.Typer(help="The models that can be asked.", no_args_is_help=True)
 capture_app = typer.Typer(help="Scores that are captured elsewhere.", no_args_is_help=True)
+recipe_app = typer.Typer(help="The recipes that ship.", no_args_is_help=True)
 detector_app = typer.Typer(help="Detectors that decide about candidates.", no_args_is_help=True)
 app.add_typer(targets_app, name="targets")
 app.add_typer(capture_app, name="capture")
+app.add_typer(recipe_app, name="recipe")
 app.add_typer(detector_app, name="detector")
 add_build_commands(app)
 register(app)
 app.command()(table)
 add_detector_commands(detector_app)
+add_recipe_commands(recipe_app)
 
 
 class Ci(StrEnum):

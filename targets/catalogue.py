@@ -149,6 +149,27 @@ def _loaded(spec: str, given: dict[str, Any]) -> LoadedTarget:
     return describe(target, spec, given, code)
 
 
+def load_embedder(spec: str, settings: Mapping[str, Any] | None, role: str) -> LoadedTarget:
+    """Load a target as an embedder; one that has a setting ``output`` is told so.
+
+    Args:
+        spec, settings: as for ``load_target``.
+        role: what it is wanted for, for the message.
+
+    Raises:
+        InputError: as ``load_target``, or the target is no embedder.
+    """
+    given = dict(settings or {})
+    loaded = load_target(spec, given)
+    if loaded.card.kind != "embedding" and "output" in loaded.card.settings and "output" not in given:
+        loaded.close()
+        loaded = load_target(spec, {**given, "output": "embedding"})
+    if loaded.card.kind != "embedding":
+        loaded.close()
+        raise InputError(f"{role} must be an embedder, '{spec}' has {loaded.card.kind}")
+    return loaded
+
+
 def _resolve(reference: str, name: str) -> Factory:
     module_name, _, attribute = reference.partition(":")
     factory = getattr(importlib.import_module(module_name), attribute, None)

@@ -25,6 +25,7 @@ from targets.base.errors import InputError
 from targets.base.extras import require
 
 LONGEST_WAIT = 60.0
+CHECK_TIMEOUT = 10.0
 # More than any model reads or writes at once; a larger count is a fault of the server's.
 MOST_TOKENS = 9_999_999
 LONGEST_INTEGER = 100
@@ -175,6 +176,29 @@ class Server:
     def close(self) -> None:
         """Close the connections."""
         self.client.close()
+
+    def check(self) -> None:
+        """Ask for the model's entry, which costs nothing.
+
+        Only what is certain counts: many servers list no models.
+
+        Raises:
+            InputError: nobody at the address, a refused key, no quota, or no such model.
+        """
+        try:
+            self.client.with_options(timeout=min(self._endpoint.timeout, CHECK_TIMEOUT)).models.retrieve(
+                self._endpoint.model
+            )
+        except self._openai.APIConnectionError as error:
+            if type(error.__cause__).__name__ == "ConnectError":
+                raise InputError(f"nobody answers at {self.host}: start it, or mend base_url") from None
+        except self._openai.APIStatusError as error:
+            codes, text = _said(error)
+            # A gateway may have no such page: a bare 404 says nothing about the model.
+            if error.status_code != 404 or codes & _MODEL_CODES:
+                self._check_lasting(error.status_code, codes, text)
+        except self._openai.APIError:
+            return
 
     def complete(
         self, request: Mapping[str, Any], before: Callable[[], Callable[[bool], None]] = _uncharged

@@ -195,6 +195,10 @@ class Handler(BaseHTTPRequestHandler):
                     "batches": len(known.batches),
                 },
             )
+        elif known.status:
+            self.send(known.status, {"error": {"message": "Incorrect API key", "type": "x", "code": "x"}})
+        elif self.path.startswith("/v1/models/"):
+            self.send(404, {"error": {"message": "no such page"}})
         elif self.path.startswith("/v1/files/"):
             self.send_bytes(200, known.files[self.path.split("/")[3]])
         elif self.path.split("?")[0] == "/v1/batches":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dataset_builder.beside import settings_beside, spec_beside
 from dataset_builder.detect.labels import EachFace, PairLabeller
 from dataset_builder.detect.order import CHEAP_FIRST, PAPER_FIRST, RuleOrder
 from dataset_builder.detect.settings import Choice, Clip, GroundTruth, Vlm, check_attributes
@@ -52,13 +53,36 @@ def attribute_detector(
         from dataset_builder.detect.clip import ConceptDetector
 
         check_attributes(settings.concepts, titles, "concepts")
-        rule = ConceptDetector(settings, work / SCORES_FOLDER, show_progress=show_progress)
+        rule = ConceptDetector(_beside(settings, folder), work / SCORES_FOLDER, show_progress=show_progress)
         return EachFace(rule, {"attributes": rule.digest})
     if isinstance(settings, Choice):
         from dataset_builder.detect.choice import load_choice
 
-        return load_choice(folder / settings.file).labeller(taxonomy, work, show_progress=show_progress)
+        path = folder / settings.file
+        return load_choice(path).labeller(taxonomy, path.parent, work, show_progress=show_progress)
     return None
+
+
+def check_server(settings: GroundTruth | Clip | Vlm | Choice, folder: Path) -> None:
+    """Find out whether the servers that a detector asks are there and take the key; nothing is bought.
+
+    Raises:
+        MissingExtraError: the extra "vlm" is not installed.
+        InputError: no key, a refused key, an unknown model, or nobody at the address.
+    """
+    if isinstance(settings, Choice):
+        from dataset_builder.detect.choice import load_choice
+
+        for chosen in load_choice(folder / settings.file).in_use():
+            check_server(chosen, folder)
+    elif isinstance(settings, Vlm):
+        from targets.openai_client import Server
+
+        server = Server(settings.endpoint(), "the vision-language detector")
+        try:
+            server.check()
+        finally:
+            server.close()
 
 
 def rule_order(
@@ -95,6 +119,12 @@ def planned_cost(
 def presence(taxonomy: Taxonomy) -> dict[str, str]:
     """Attribute -> title, for those that are there or not; age has a rule of its own."""
     return {name: item.title for name, item in taxonomy.attributes.items() if item.kind == "presence"}
+
+
+def _beside(settings: Clip, folder: Path) -> Clip:
+    """The settings with the target's paths from the folder that names them."""
+    target, own = spec_beside(settings.target, folder), settings_beside(settings.settings, folder)
+    return settings.model_copy(update={"target": target, "settings": own})
 
 
 def _with_budget(settings: GroundTruth | Clip | Vlm | Choice, budget: float) -> Vlm:

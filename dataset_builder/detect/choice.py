@@ -12,7 +12,7 @@ from pydantic import Field
 
 from dataset_builder.detect.attributes import attribute_detector
 from dataset_builder.detect.labels import FaceLabels, FacePair, GoesOn, PairLabeller, PairLabels
-from dataset_builder.detect.settings import Attributes, Clip, Vlm
+from dataset_builder.detect.settings import Attributes, Choice, Clip, GroundTruth, Vlm
 from dataset_builder.detect.vlm_examples import label_of
 from dataset_builder.schema.taxonomy import Taxonomy
 from dataset_builder.schema.verdict import Label
@@ -70,13 +70,21 @@ class ChoiceFile(Settings):
         """Write it as JSON."""
         write_json(path, self.model_dump(mode="json"))
 
-    def labeller(self, taxonomy: Taxonomy, work: Path, *, show_progress: bool) -> ChosenDetectors:
-        """The detectors at work; relative paths in their settings start from the current folder."""
-        needed = {place for groups in self.chosen.values() for place in groups.values()}
+    def in_use(self) -> list[Vlm | Clip | GroundTruth | Choice]:
+        """Settings of the detectors that are chosen for something, cheapest first."""
+        return [self.detectors[place] for place in self._places()]
+
+    def _places(self) -> list[int]:
+        return sorted({place for groups in self.chosen.values() for place in groups.values()})
+
+    def labeller(
+        self, taxonomy: Taxonomy, folder: Path, work: Path, *, show_progress: bool
+    ) -> ChosenDetectors:
+        """The detectors at work; paths in their settings start from ``folder`` where something is there."""
         detectors: dict[int, PairLabeller] = {}
-        for place in sorted(needed):
+        for place in self._places():
             found = attribute_detector(
-                self.detectors[place], taxonomy, Path(), work, show_progress=show_progress
+                self.detectors[place], taxonomy, folder, work, show_progress=show_progress
             )
             if found is None:
                 raise InputError("a choice is between detectors that look at faces, not ground truth")

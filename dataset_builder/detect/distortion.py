@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from dataset_builder.beside import settings_beside, spec_beside
 from dataset_builder.schema.verdict import Label
 from harness.stats.vectors import unit_rows
 from targets.base.config import Settings, validated
@@ -72,7 +73,7 @@ def decision_values(vectors: FloatArray, coefficients: FloatArray, intercept: fl
 
 
 def load_distortion_model(path: Path) -> DistortionModel:
-    """Read a model.
+    """Read a model; paths in its target's spec start from its folder where something is there.
 
     Raises:
         InputError: missing file, not JSON, or not a model.
@@ -83,7 +84,13 @@ def load_distortion_model(path: Path) -> DistortionModel:
         raise InputError(f"no such distortion model: {path}") from None
     except ValueError as error:
         raise InputError(f"{path} must be JSON: {error}") from None
-    return validated(DistortionModel, data, str(path))
+    model = validated(DistortionModel, data, str(path))
+    return model.model_copy(
+        update={
+            "target": spec_beside(model.target, path.parent),
+            "target_settings": settings_beside(model.target_settings, path.parent),
+        }
+    )
 
 
 def train_svm(

@@ -6,17 +6,20 @@ a further call. Every model is asked about a distinct picture once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from dataset_builder.beside import settings_beside, spec_beside
 from dataset_builder.detect.distortion import DistortionModel
 from dataset_builder.detect.labels import FaceLabels, FacePair, PairLabeller
 from dataset_builder.detect.order import RuleOrder
+from dataset_builder.detect.settings import AgeDetector
 from dataset_builder.schema.verdict import Evidence, Label
 from targets.base.errors import InputError
+from targets.base.text import shortlist
 from targets.catalogue import LoadedTarget, load_target
 from targets.executors.local import ordered_map
 from targets.images import UnreadableError, decode
@@ -53,13 +56,13 @@ class Detectors:
 
     Attributes:
         distortion: a trained model.
-        age: spec of a target with a concept "age".
+        age: loads a target with a concept "age".
         attributes: labels the faces; needs ``order``.
         order: which rules may spare it a question.
     """
 
     distortion: DistortionModel | None = None
-    age: str | None = None
+    age: Callable[[], LoadedTarget] | None = None
     attributes: PairLabeller | None = None
     order: RuleOrder | None = None
 
@@ -69,7 +72,9 @@ class Detectors:
         if self.distortion:
             used["distortion"] = self.distortion.weights_digest
         if self.age:
-            used["age"] = load_target(self.age).card.weights_digest or self.age
+            loaded = self.age()
+            loaded.close()
+            used["age"] = loaded.card.weights_digest or loaded.card.spec
         if self.attributes:
             used |= self.attributes.used()
         return used
@@ -180,7 +185,7 @@ def _distortion_scores(
 ) -> dict[str, float]:
     if model is None:
         return {}
-    loaded = load_embedder(model)
+    loaded = embedder_of(model)
     refs = [item.transformed for item in candidates]
     try:
         seen = score_pictures(loaded, refs, cache_root, show_progress=show_progress)
@@ -192,7 +197,7 @@ def _distortion_scores(
     return dict(zip(seen, map(float, values), strict=True))
 
 
-def load_embedder(model: DistortionModel) -> LoadedTarget:
+def embedder_of(model: DistortionModel) -> LoadedTarget:
     """Load the embedder a distortion model was trained on.
 
     Raises:
@@ -212,14 +217,49 @@ def load_embedder(model: DistortionModel) -> LoadedTarget:
     return loaded
 
 
+def age_loader(
+    detector: AgeDetector | None, folder: Path, *, check: bool = False
+) -> Callable[[], LoadedTarget] | None:
+    """What loads the age detector; None where the generator's own knowledge decides.
+
+    Args:
+        detector: its spec and settings.
+        folder: that paths in them start from, where something is there.
+        check: load it once, and let it go.
+
+    Raises:
+        InputError: when it is loaded: it can't be, or it has no concept "age".
+    """
+    if detector is None:
+        return None
+
+    def load() -> LoadedTarget:
+        spec = spec_beside(detector.target, folder)
+        loaded = load_target(spec, settings_beside(detector.settings, folder))
+        if "age" not in loaded.card.concepts:
+            loaded.close()
+            has = shortlist(loaded.card.concepts) or f"none ({loaded.card.kind})"
+            raise InputError(
+                f"detect.age: target '{detector.target}' must have a concept 'age', it has {has}; some "
+                "targets need a setting, as insightface does: settings = { output = 'attributes' }"
+            )
+        return replace(loaded, card=loaded.card.model_copy(update={"spec": detector.target}))
+
+    if check:
+        load().close()
+    return load
+
+
 def _ages(
-    candidates: Sequence[Candidate], spec: str | None, cache_root: Path, *, show_progress: bool
+    candidates: Sequence[Candidate],
+    age: Callable[[], LoadedTarget] | None,
+    cache_root: Path,
+    *,
+    show_progress: bool,
 ) -> dict[str, float]:
-    if spec is None:
+    if age is None:
         return {}
-    loaded = load_target(spec)
-    if "age" not in loaded.card.concepts:
-        raise InputError(f"detector target '{spec}' must have a concept 'age', has {loaded.card.concepts}")
+    loaded = age()
     column = loaded.card.concepts.index("age")
     refs = [ref for item in candidates for ref in (item.source, item.transformed)]
     try:

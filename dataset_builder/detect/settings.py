@@ -13,6 +13,18 @@ from targets.base.text import nearest
 from targets.openai_client import Endpoint, Seed, Temperature, TokensParameter, check_base_url
 
 
+class AgeDetector(Settings):
+    """A target with a concept "age", in years.
+
+    Attributes:
+        target: its spec; a path in it starts from the recipe's folder where something is there.
+        settings: its settings, likewise.
+    """
+
+    target: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
 class GroundTruth(Settings):
     """The generator's own knowledge decides; nothing is asked."""
 

@@ -25,7 +25,7 @@ from dataset_builder.read import read_config
 from harness.stats.proportions import clopper_pearson
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.catalogue import load_target
+from targets.catalogue import load_embedder
 from targets.scoring import PictureRef, score_pictures
 
 BoolArray = npt.NDArray[np.bool_]
@@ -92,9 +92,11 @@ def train(
     Raises:
         InputError: the target is no embedder with known weights, or a part lacks a kind of picture.
     """
-    loaded = load_target(target, settings)
-    if loaded.card.kind != "embedding" or loaded.card.weights_digest is None:
-        raise InputError(f"a distortion detector needs an embedder with known weights; '{target}' is none")
+    for module in ("sklearn.svm", "sklearn.metrics"):
+        require(module, "detector", "training a distortion detector")
+    loaded = load_embedder(target, settings, "the target of a distortion detector")
+    if loaded.card.weights_digest is None:
+        raise InputError(f"a distortion detector needs an embedder with known weights; '{target}' gives none")
     seen = score_pictures(loaded, [face.picture for face in faces], cache_root, show_progress=show_progress)
     loaded.close()
     width = max(len(item.values) for item in seen.values())
@@ -120,7 +122,8 @@ def train(
     }
     return DistortionModel(
         target=target,
-        target_settings=dict(settings),
+        # The one that was told to give vectors must be told so again.
+        target_settings={**settings, **_output(loaded.card.settings)},
         weights_digest=loaded.card.weights_digest,
         reading_digest=loaded.card.reading_digest,
         coefficients=tuple(map(float, coefficients)),
@@ -128,6 +131,10 @@ def train(
         threshold=threshold,
         card=card,
     )
+
+
+def _output(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"output": settings["output"]} if "output" in settings else {}
 
 
 def split_by_identity(faces: Sequence[LabelledFace], seed: int) -> dict[str, BoolArray]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dataset_builder.detect.choice import read_human_labels
 from dataset_builder.detect.distortion import DistortionModel, FloatArray, threshold_for_recall
-from dataset_builder.detect.evidence import load_embedder
+from dataset_builder.detect.evidence import embedder_of
 from dataset_builder.published import read_config
 from dataset_builder.schema.taxonomy import Taxonomy
 from harness.stats.proportions import clopper_pearson, examples_to_show
@@ -162,7 +162,7 @@ def tune(
 def _scores(
     model: DistortionModel, faces: Sequence[JudgedFace], cache_root: Path, *, show_progress: bool
 ) -> FloatArray:
-    loaded = load_embedder(model)
+    loaded = embedder_of(model)
     try:
         seen = score_pictures(
             loaded, [face.picture for face in faces], cache_root, show_progress=show_progress

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dataset_builder.beside import path_beside
 from dataset_builder.detect.labels import FaceLabels, FacePair, GoesOn, PairLabels
 from dataset_builder.detect.settings import Vlm
 from dataset_builder.detect.vlm_answers import WORTH_ASKING_AGAIN, FaceAnswer, Reason, unanswered
@@ -267,7 +268,7 @@ def _questions(settings: Vlm, phrases: Mapping[str, str], folder: Path) -> list[
     parts = [{name: text} for name, text in phrases.items()] if settings.form == "single" else [dict(phrases)]
     if settings.examples is None:
         return [Question(part, settings.side) for part in parts]
-    examples = load_examples(folder / settings.examples)
+    examples = load_examples(Path(path_beside(settings.examples, folder)))
     return [
         Question(part, settings.side, choose_examples(examples, list(part), settings.shots)) for part in parts
     ]

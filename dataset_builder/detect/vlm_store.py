@@ -117,18 +117,16 @@ class AnswerStore:
     """Answers of one question, in memory and on disk; shared by threads."""
 
     def __init__(self, directory: Path, question: dict[str, Any]) -> None:
-        """Open the folder; ``question`` is written there once, for people.
+        """Open the folder; ``question`` is written there with the first answer, for people.
 
         Raises:
             InputError: a kept answer that can't be read.
         """
-        self.directory = directory
+        self.directory, self._question = directory, question
         self.known: dict[str, Known] = {}
         self.tally = Tally()
         self._attributes = tuple(question["phrases"])
         self._lock = threading.Lock()
-        if not (directory / "question.json").exists():
-            write_json(directory / "question.json", question)
         for bought in self._read():
             self._take(bought)
 
@@ -138,6 +136,8 @@ class AnswerStore:
 
     def add(self, bought: Bought) -> None:
         """Keep one reply; on disk before this returns."""
+        if not (self.directory / "question.json").exists():
+            write_json(self.directory / "question.json", self._question)
         write_json(self.directory / bought.name[:2] / f"{bought.name}.json", _as_json(bought))
         with self._lock:
             self._take(bought)

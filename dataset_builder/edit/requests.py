@@ -162,6 +162,13 @@ class Engine(Protocol):
         """One picture per request, wave by wave."""
 
 
+class LazyEngine(Engine, Protocol):
+    """An engine that loads its model when it is first needed."""
+
+    def check(self, *, guided: bool = False) -> None:
+        """Find out whether its model is there, and can be ``guided``; raises InputError if not."""
+
+
 def gpu_seconds(settings: SegaSettings) -> float:
     """Estimated seconds of one UNet evaluation on one H100."""
     return settings.height * settings.width / 512**2 / EVALUATIONS_PER_SECOND

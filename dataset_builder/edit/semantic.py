@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from dataset_builder.edit.requests import (
-    Engine,
+    LazyEngine,
     Picture,
     SegaRequest,
     SegaSettings,
@@ -50,7 +50,7 @@ class SemanticEdits:
         taxonomy: Taxonomy,
         attributes: Sequence[str],
         settings: SegaSettings,
-        engine: Engine,
+        engine: LazyEngine,
         *,
         pushed: float = 1.0,
         one_face: OneFace | None = None,
@@ -80,6 +80,16 @@ class SemanticEdits:
     def options(self) -> SegaSettings:
         """The settings in force; may load the checkpoint, to find what memory allows."""
         return replace(self.engine.settings, momentum_beta=self.taxonomy.sega_momentum_beta)
+
+    def check(self) -> None:
+        """Find out whether the checkpoint can be guided and the face finder is there.
+
+        Raises:
+            InputError: naming what is missing.
+        """
+        self.engine.check(guided=True)
+        if self.one_face is not None:
+            self.one_face.settings()
 
     def settings(self) -> dict[str, Any]:
         """Everything besides the request that the bytes depend on."""

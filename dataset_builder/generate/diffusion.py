@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from dataset_builder.edit.requests import Engine, Picture, SegaRequest, gpu_seconds, plan
+from dataset_builder.edit.requests import LazyEngine, Picture, SegaRequest, gpu_seconds, plan
 from dataset_builder.generate.names import Name
 from dataset_builder.generate.one_face import OneFace
 from dataset_builder.generate.pictures import encode_png
@@ -52,7 +52,7 @@ class DiffusionFaces:
         self,
         names: Sequence[Name],
         options: DiffusionSource,
-        engine: Engine,
+        engine: LazyEngine,
         embedder: SourceEmbedder | None = None,
         one_face: OneFace | None = None,
     ) -> None:
@@ -60,14 +60,29 @@ class DiffusionFaces:
             raise InputError("a name list must have at least one name of the groups that are built")
         self.names, self.options, self.engine = tuple(names), options, engine
         self.embedder, self.one_face = embedder, one_face
-        evaluations = 2 * options.steps * options.tries / options.kept
+        made, used = options.tries + options.clean, options.kept + options.clean
+        evaluations = 2 * options.steps * made / used
         self.seconds_per_picture = evaluations * gpu_seconds(options.engine(1))
+
+    def check(self) -> None:
+        """Find out whether checkpoint, embedder and face finder are there; loads the last two.
+
+        Raises:
+            InputError: naming what is missing.
+        """
+        self.engine.check()
+        if self.embedder is not None:
+            _ = self.embedder.card
+        if self.one_face is not None:
+            self.one_face.settings()
 
     def settings(self) -> dict[str, Any]:
         """Everything besides the request that the bytes depend on; loads the models."""
         card = self.embedder.card if self.embedder else None
+        # A recipe without clean faces makes what it made before there were any.
+        apart = {"names", "identities"} | (set() if self.options.clean else {"clean"})
         return {
-            **self.options.model_dump(mode="json", exclude={"names", "identities"}),
+            **self.options.model_dump(mode="json", exclude=apart),
             "engine": asdict(self.engine.settings),
             "model": dict(self.engine.facts),
             "embedder": None if card is None else card.model_dump(mode="json"),
@@ -88,23 +103,29 @@ class DiffusionFaces:
                 name.group,
                 self.options.seed,
                 self.options.template.format(name=name.name),
+                edited=variation < self.options.kept,
             )
             for name in self.names
-            for variation in range(self.options.kept)
+            for variation in range(self.options.kept + self.options.clean)
         ]
 
     def make(self, requests: Sequence[SourceRequest]) -> list[Face]:
         """Make the faces; the variations of one name must be asked for together."""
         names = list({(one.demographic, one.identity): one for one in requests}.values())
-        tries = [self._try(request, number) for request in names for number in range(self.options.tries)]
+        count = self.options.tries + self.options.clean
+        tries = [self._try(request, number) for request in names for number in range(count)]
         pictures = {one.request: one for one in self.engine.run(plan(tries, self.engine.settings))}
         made = [self._looked_at(pictures[request]) for request in tries]
-        count = self.options.tries
         chosen = {
-            (request.demographic, request.identity): self._best(made[number * count : (number + 1) * count])
+            (request.demographic, request.identity): self._used(made[number * count : (number + 1) * count])
             for number, request in enumerate(names)
         }
         return [self._face(one, chosen[one.demographic, one.identity]) for one in requests]
+
+    def _used(self, made: Sequence[Picture]) -> list[Picture | None]:
+        """Of all pictures of a name the best tries, None for one that is lacking, and its clean faces."""
+        best: list[Picture | None] = [*self._best(made[: self.options.tries])]
+        return [*best, *[None] * (self.options.kept - len(best)), *made[self.options.tries :]]
 
     def _looked_at(self, picture: Picture) -> Picture:
         """The picture, without its pixels where they show no face or several."""
@@ -128,8 +149,8 @@ class DiffusionFaces:
         vectors = answer.values if isinstance(answer, Scores) else answer
         return [usable[index] for index in most_alike(vectors, self.options.kept)]
 
-    def _face(self, request: SourceRequest, chosen: Sequence[Picture]) -> Face:
-        picture = chosen[request.variation] if request.variation < len(chosen) else None
+    def _face(self, request: SourceRequest, chosen: Sequence[Picture | None]) -> Face:
+        picture = chosen[request.variation]
         pixels = picture.pixels if picture else None
         return Face(
             identity=request.identity,
@@ -138,7 +159,7 @@ class DiffusionFaces:
             picture=b"" if pixels is None else encode_png(pixels),
             labels={},
             age=None,
-            distorted="unknown" if pixels is None else self.options.distorted,
+            distorted="unknown" if pixels is None else self.options.distorted if request.edited else "no",
             provenance=picture.provenance if picture else {},
             fault=(picture.reason or "") if picture else FEW_FACES,
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_builder.edit.requests import Engine, Picture, SegaPlan, SegaRequest, SegaSettings
 from dataset_builder.edit.trajectories import plan_evaluations
+from dataset_builder.generate.available import check_checkpoint
 from dataset_builder.generate.checkpoint import NEEDED, PURPOSE, check_parts, load_pipeline
 from dataset_builder.generate.pictures import to_pixels
 from targets.base.errors import InputError
@@ -100,6 +101,14 @@ class CheckpointEngine:
     def facts(self) -> Mapping[str, Any]:
         """Provenance of the model; loads it."""
         return self._engine.facts
+
+    def check(self, *, guided: bool = False) -> None:
+        """Find out whether the checkpoint is there; its weights are not loaded.
+
+        Raises:
+            InputError: it isn't, or it can't be ``guided``.
+        """
+        check_checkpoint(self.checkpoint, self.revision, guided=guided)
 
     def run(self, plan: SegaPlan) -> Iterator[Picture]:
         """Make all pictures of a plan. Without a GPU a warning says first how long that takes.

