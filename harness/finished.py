@@ -70,6 +70,13 @@ class FinishedRun:
         """Integer code of the person, as in the audit, shape (n,)."""
         return cluster_codes(self.texts["demographic"], self.texts["identity"], self.texts.get(PERSON))
 
+    def twins(self, people: Sequence[tuple[str, str]]) -> IntArray:
+        """For each (demographic, identity), the place of the first that is the same person, shape (G,)."""
+        labels = zip(self.texts["demographic"], self.texts["identity"], strict=True)
+        person = dict(zip(labels, self.clusters().tolist(), strict=True))
+        first: dict[int, int] = {}
+        return np.array([first.setdefault(person[key], place) for place, key in enumerate(people)])
+
     def rows_of(self, attribute: str, group: str) -> npt.NDArray[np.bool_]:
         """Which pairs belong to a cell, shape (n,)."""
         return np.asarray((self.texts["attribute"] == attribute) & (self.texts["demographic"] == group))

@@ -216,6 +216,7 @@ def open_error_rates(compared: ComparedRuns) -> ErrorRates | Change:
     groups = tuple(dict.fromkeys(group for group, _ in kept[0].people))
     group_of = np.array([groups.index(group) for group, _ in kept[0].people], dtype=np.int64)
     selected = double_or_nothing(len(group_of), before.draws, before.seed)
+    selected = selected[compared.base.twins(kept[0].people)]
     one, two = (_opened(*both, group_of, selected) for both in zip(kept, (before, after), strict=True))
     return ErrorRates((one, two), groups, group_of, selected, cell_counts(common), names)
 

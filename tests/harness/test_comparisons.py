@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.record import read_record
 from tests.harness.oracle import close
 from tests.harness.test_audit_scores import audited, row, scores
 from tests.support import call, shared, shipped
@@ -470,3 +471,33 @@ def test_sex_over_real_pairs_counts_all_of_them(tmp_path: Path, capsys: pytest.C
             assert (cell["delta"] is None) == (not own)
             there = {r["demographic"] for r in own}
             assert set(cell["missing"]) == {g for g in record["groups"] if g[1] == letter} - there
+
+
+def test_a_row_with_skewed_cells_bears_the_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(3)
+    rows = simulated({"WM": 0.1, "AM": 0.1})
+    rows += [
+        row(f"x{i}", 0.1, 0.1 + 0.05 * d**3, identity=f"x{i}", demographic="BF")
+        for i, d in enumerate(rng.exponential(size=24))
+    ]
+    (entry,) = run(tmp_path, capsys, rows)["disparities"]
+    assert entry["omnibus"]["flags"] == ["skewed"]
+    text = call(capsys, "table", tmp_path / "run", "--differences", "--format", "markdown").out
+    assert "‡ |" in text
+    assert "‡ beside p" in text
+
+
+def test_a_record_whose_interaction_is_a_bare_test_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, capsys, crossed_effects(), "--by", "sex")
+    file = tmp_path / "run" / "record.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    for entry in record["disparities"]:
+        entry["interaction"] = entry["interaction"] and entry["interaction"]["test"]
+    file.write_text(json.dumps(record), encoding="utf-8")
+    read = {entry.by: entry.interaction for entry in read_record(tmp_path / "run").disparities}
+    assert read["demographic"] is None
+    assert read["sex"] is not None
+    assert read["sex"].between == ()
+    assert call(capsys, "table", tmp_path / "run", "--by", "sex", "--differences").status == 0

@@ -345,3 +345,29 @@ def test_exact_bounds_are_the_binomials() -> None:
     """The smallest share under which so few changed people are seen with probability alpha."""
     high = 1 - 0.025 ** (1 / PEOPLE)
     assert stats.binom.cdf(0, PEOPLE, high) == pytest.approx(0.025)
+
+
+def doubled(found: Outcomes, *, shared: bool) -> Outcomes:
+    """The people of AM are those of BF as well, with the same faces."""
+    assert found.embedded is not None
+    labels = found.labels
+    am, bf = (np.flatnonzero(labels.demographic == group) for group in ("AM", "BF"))
+    for side in (found.embedded.source, found.embedded.transformed):
+        side[bf] = side[am]
+    person = np.array([name[2:] if name[:2] != "WM" else name for name in labels.identity], dtype=object)
+    return replace(found, labels=replace(labels, person=person if shared else None))
+
+
+def test_a_difference_between_groups_of_the_same_people_is_resampled_together(tmp_path: Path) -> None:
+    rule = {"metric": "difference", "of": "fnmr", "group": ["AM", "BF"], "harmful": "both"}
+    errors = []
+    for shared in (True, False):
+        folder = tmp_path / str(shared)
+        old = write(folder / "old", doubled(outcomes(0), shared=shared))
+        new = write(folder / "new", doubled(jittered(outcomes(0), 0.8), shared=shared))
+        (check,) = held(new, old, folder, **rule).checks
+        assert check.change.change == pytest.approx(0)
+        errors.append(check.change.se)
+    # Every resample takes a person's faces in both groups or in neither, and they are the same faces.
+    assert errors[0] == pytest.approx(0)
+    assert errors[1] > 0.01

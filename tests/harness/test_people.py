@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 from scipy import stats
 
 from harness.finished import load_run
+from harness.pairs import load_pairs
 from harness.stats.contrasts import pairwise
 from harness.stats.groups import GroupMeans
 from harness.stats.intervals import cell_estimates
 from harness.stats.people import SharedPeople
 from tests.harness.test_audit_scores import COLUMNS, audited, row, scores
-from tests.support import call, write_csv
+from tests.support import call, drawn_pairs, write_csv
 
 GROUPS = ("AF", "AM", "WF", "WM")
 
@@ -151,3 +153,17 @@ def test_the_joint_covariance_errs_as_often_as_it_says() -> None:
               for name, groups in (("joint", joint), ("apart", GroupMeans.stack(cells)))}  # fmt: skip
     assert abs(shares["joint"] - 0.05) < 0.015
     assert shares["apart"] < 0.01
+
+
+def test_pairs_of_pictures_name_people_too(tmp_path: Path) -> None:
+    pairs = drawn_pairs(tmp_path)
+    table = list(csv.reader(pairs.read_text(encoding="utf-8").splitlines()))
+    people = [[*line, line[1][2:]] for line in table[1:]]
+    named = write_csv(tmp_path / "named.csv", (*table[0], "person"), people)
+    labels = load_pairs(str(named)).labels
+    assert len(np.unique(labels.clusters())) == 3
+    assert len(np.unique(load_pairs(str(named), identities="group").labels.clusters())) == 6
+    assert load_pairs(str(pairs)).labels.person is None
+    empty = write_csv(tmp_path / "empty.csv", (*table[0], "person"), [[*people[0][:-1], ""], *people[1:]])
+    (lost,) = load_pairs(str(empty)).failures
+    assert (lost.reason, "'person' is empty" in lost.detail) == ("missing_label", True)
