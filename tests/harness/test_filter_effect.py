@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,21 @@ def test_a_model_that_filtered_the_pairs_claims_no_disparity_in_any_output(
     for row in rows:
         known = {"target", "by", "attribute", "concept", "a", "b", "no_claim"}
         assert {name for name, value in row.items() if value} == known
+
+
+def test_a_model_without_a_digest_is_known_by_its_spec(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "mean.py"
+    target.write_text(MEAN.format(weights="{}"), encoding="utf-8")
+    copy = tmp_path / "dataset"
+    shutil.copytree(dataset, copy)
+    build = json.loads((copy / "build.json").read_text(encoding="utf-8"))
+    build["detectors"] = {"attributes": f"{target}:Mean"}
+    (copy / "build.json").write_text(json.dumps(build), encoding="utf-8")
+    words = ("audit", copy, "--target", f"{target}:Mean", "--out", tmp_path / "run", "--no-candidates")
+    assert call(capsys, *words).status == 0
+    assert record_of(tmp_path / "run")["filtered_by"] == ["attributes"]
 
 
 def test_the_gate_says_it_too(
