@@ -11,9 +11,8 @@ from harness.pairs import Pairs
 from targets.base.errors import InputError
 from targets.base.files import atomic, write_text
 from targets.base.progress import progress
-from targets.executors.local import ordered_map
-from targets.images import Picture, UnreadableError, decode
-from targets.opening import read_or_fault
+from targets.images import Picture
+from targets.opening import Fault, decode_ahead
 from targets.scoring import PictureRef
 
 NAME_DIGITS = 16
@@ -70,7 +69,7 @@ def export_pictures(
     rows: dict[str, _Row] = {}
     faults: list[str] = []
     with progress("exporting pictures", len(refs), enabled=show_progress) as advance:
-        for ref, picture in zip(refs.values(), ordered_map(_decoded, refs.values()), strict=True):
+        for ref, picture in zip(refs.values(), decode_ahead(_picture_or_detail, refs.values()), strict=True):
             advance()
             if not isinstance(picture, str):
                 _keep(picture, out, rows, used_by[ref.name], kept=ref.name in kept)
@@ -89,14 +88,8 @@ class _Row:
     pair_ids: list[str] = field(default_factory=list)
 
 
-def _decoded(ref: PictureRef) -> Picture | str:
-    data, (_, detail) = read_or_fault(ref)
-    if data is None:
-        return detail
-    try:
-        return decode(data, ref.name)
-    except UnreadableError as error:
-        return str(error)
+def _picture_or_detail(_: str, picture: Picture | Fault) -> Picture | str:
+    return picture if isinstance(picture, Picture) else picture[1]
 
 
 def _keep(picture: Picture, out: Path, rows: dict[str, _Row], pair_ids: list[str], *, kept: bool) -> None:

@@ -1,25 +1,33 @@
-"""From references to decoded pictures, in order, decoded ahead on all cores: in threads or in processes."""
+"""From references to decoded pictures, in order, decoded ahead on all cores: in threads or in processes.
+
+What is decoded ahead is bounded in pixels: a picture may have 50 megapixels, and its file 30 kB.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
 from targets.executors.local import ordered_map
 from targets.executors.processes import Decoded, DecoderPool
 from targets.frame import Frame
-from targets.images import UnreadableError, decode
+from targets.images import Header, Picture, UnreadableError, read_header
+
+ResultT = TypeVar("ResultT")
 
 MISSING = "missing"
 UNREADABLE = "unreadable"
 CHUNK = 8
 AHEAD = 64
+MOST_PIXELS = 100_000_000
+"""Of the pictures in flight; a picture that takes more is alone."""
+_BYTES_A_PIXEL = 3
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,10 @@ class PictureRef:
 
     name: str
     read: Callable[[], bytes]
+
+
+Fault = tuple[str, str]
+"""Why a picture can't be asked about: reason and detail."""
 
 
 @dataclass(frozen=True)
@@ -116,21 +128,51 @@ def open_in_threads(
         prepare: gets a picture and its name, in several threads at once.
     """
 
-    def open_one(ref: PictureRef) -> Opened:
-        data, fault = read_or_fault(ref)
-        if data is None:
-            return Opened(ref.name, Facts(fault=fault), None, _nothing)
-        try:
-            picture = decode(data, ref.name)
-        except UnreadableError as error:
-            return Opened(ref.name, Facts(fault=(UNREADABLE, str(error))), None, _nothing)
-        made = (
-            prepare(picture.image, ref.name) if not picture.constant else Prepared(None, _constant(ref.name))
-        )
+    def open_one(name: str, picture: Picture | Fault) -> Opened:
+        if not isinstance(picture, Picture):
+            return Opened(name, Facts(fault=picture), None, _nothing)
+        made = prepare(picture.image, name) if not picture.constant else Prepared(None, _constant(name))
         facts = Facts(picture.pixel_hash, picture.image.size, picture.format, picture.notes, made.fault)
-        return Opened(ref.name, facts, made.content, _nothing)
+        return Opened(name, facts, made.content, _nothing)
 
-    return ordered_map(open_one, pictures, ahead=AHEAD)
+    return decode_ahead(open_one, pictures)
+
+
+def decode_ahead(
+    use: Callable[[str, Picture | Fault], ResultT], pictures: Iterable[PictureRef]
+) -> Generator[ResultT, None, None]:
+    """Decode pictures in threads; what ``use`` makes of each, in order.
+
+    Args:
+        use: gets a picture's name, and the picture or reason and detail; called in several threads at once.
+        pictures: read lazily; those in flight have at most ``MOST_PIXELS``.
+    """
+
+    def use_one(read: tuple[str, Header | Fault]) -> ResultT:
+        name, header = read
+        try:
+            return use(name, header.decode() if isinstance(header, Header) else header)
+        except UnreadableError as error:
+            return use(name, (UNREADABLE, str(error)))
+
+    with closing(ordered_map(_read_header, pictures, ahead=2 * (os.cpu_count() or 1))) as headers:
+        yield from ordered_map(use_one, headers, ahead=AHEAD, weigh=_weight, most=MOST_PIXELS)
+
+
+def _read_header(ref: PictureRef) -> tuple[str, Header | Fault]:
+    data, fault = read_or_fault(ref)
+    if data is None:
+        return ref.name, fault
+    try:
+        return ref.name, read_header(data, ref.name)
+    except UnreadableError as error:
+        return ref.name, (UNREADABLE, str(error))
+
+
+def _weight(read: tuple[str, Header | Fault]) -> int:
+    """Pixels that a picture takes, decoded and in its file."""
+    header = read[1]
+    return header.pixels + header.size // _BYTES_A_PIXEL if isinstance(header, Header) else 0
 
 
 def open_in_processes(

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 
+from targets import opening
 from targets.base.errors import TargetError
 from targets.base.foreign import foreign_code
 from targets.base.progress import progress
@@ -22,9 +23,16 @@ from targets.cache import ScoreCache
 from targets.catalogue import LoadedTarget
 from targets.executors import processes
 from targets.executors.local import prefetched
-from targets.frame import Frame, unless_small
+from targets.frame import LARGE_PIXELS, Frame, unless_small
 from targets.opening import MISSING as MISSING
-from targets.opening import UNREADABLE, Facts, Opened, Prepared, open_in_processes, open_in_threads
+from targets.opening import (
+    UNREADABLE,
+    Facts,
+    Opened,
+    Prepared,
+    open_in_processes,
+    open_in_threads,
+)
 from targets.opening import PictureRef as PictureRef
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged, declined
 from targets.several_faces import SeveralFacesError
@@ -228,10 +236,11 @@ def _planned(
 ) -> Iterator[_Waiting]:
     """Distinct pictures by planned batch, those left out that are ``known`` from an earlier run.
 
-    What was found out about each picture goes into ``facts``; a batch holds no picture beyond its turn.
+    What was found out about each picture goes into ``facts``; a batch holds no picture beyond its turn, and
+    ends early where large pictures would fill the memory.
     """
     planned: set[str] = set()
-    count, waiting = 0, []
+    count, held, waiting = 0, 0, []
     for item in opened:
         advance()
         facts[item.name] = item.facts
@@ -241,16 +250,30 @@ def _planned(
             continue
         planned.add(pixel_hash)
         count += 1
+        held += _large(item.content)
         if pixel_hash in known:
             item.release()
         else:
             waiting.append(item)
-        if count == batch_size:
+        if count == batch_size or held >= opening.MOST_PIXELS:
             if waiting:
                 yield waiting
-            count, waiting = 0, []
+            count, held, waiting = 0, 0, []
     if waiting:
         yield waiting
+
+
+def _large(content: Any) -> int:
+    """Pixels of a picture of more than a megapixel, else 0: small ones fill no memory."""
+    if isinstance(content, Mapping):
+        return sum(map(_large, content.values()))
+    if isinstance(content, list | tuple):
+        return sum(map(_large, content))
+    if isinstance(content, Image.Image):
+        pixels = content.width * content.height
+    else:
+        pixels = int(getattr(content, "nbytes", 0)) // 3
+    return pixels if pixels > LARGE_PIXELS else 0
 
 
 def _ask_staged(loaded: LoadedTarget, batches: Iterator[_Waiting], cache: ScoreCache) -> None:

@@ -21,8 +21,8 @@ from dataset_builder.schema.verdict import Evidence, Label
 from targets.base.errors import InputError
 from targets.base.text import shortlist
 from targets.catalogue import LoadedTarget, load_target
-from targets.executors.local import ordered_map
-from targets.images import UnreadableError, decode
+from targets.images import Picture
+from targets.opening import Fault, decode_ahead
 from targets.scoring import PictureRef, score_pictures
 
 
@@ -168,15 +168,13 @@ def _fault(item: Candidate, opened: dict[str, Opened]) -> str:
 
 
 def _open_all(refs: Sequence[PictureRef]) -> dict[str, Opened]:
-    distinct = list({ref.name: ref for ref in refs}.values())
-    return dict(zip((ref.name for ref in distinct), ordered_map(_open, distinct), strict=True))
+    distinct = {ref.name: replace(ref, name=ref.name[:16]) for ref in refs}
+    return dict(zip(distinct, decode_ahead(_opened, distinct.values()), strict=True))
 
 
-def _open(ref: PictureRef) -> Opened:
-    try:
-        picture = decode(ref.read(), ref.name[:16])
-    except UnreadableError as error:
-        return Opened(None, str(error))
+def _opened(_: str, picture: Picture | Fault) -> Opened:
+    if not isinstance(picture, Picture):
+        return Opened(None, picture[1])
     return Opened(picture.pixel_hash, "every pixel has the same colour" if picture.constant else "")
 
 

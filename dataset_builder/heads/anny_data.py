@@ -124,7 +124,7 @@ def read_base() -> BaseMesh:
 
 def read_mask(name: str, coordinates: Floats) -> Floats:
     """A painted region sampled at texture coordinates (n, 2): 0 outside, 1 inside."""
-    with Image.open(_mask_path(name)) as picture:
+    with Image.open(_mask_path(name), formats=["JPEG"]) as picture:
         grey = np.asarray(picture.convert("L"), dtype=np.float64) / 255.0
     height, width = grey.shape
     row = np.clip(((1.0 - coordinates[:, 1]) * height).astype(int), 0, height - 1)

@@ -12,8 +12,18 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
+def _weightless(_: object) -> int:
+    return 0
+
+
 def ordered_map(
-    function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, workers: int = 0, ahead: int = 64
+    function: Callable[[ItemT], ResultT],
+    items: Iterable[ItemT],
+    *,
+    workers: int = 0,
+    ahead: int = 64,
+    weigh: Callable[[ItemT], int] = _weightless,
+    most: int = 0,
 ) -> Generator[ResultT, None, None]:
     """Apply ``function`` to every item in threads and yield the results in the items' order.
 
@@ -24,19 +34,25 @@ def ordered_map(
         function: called in worker threads; its exceptions reach the caller at that item's turn.
         items: read lazily.
         workers: number of threads; 0 for one per core.
-        ahead: most items in flight, which bounds the memory held.
+        ahead: most items in flight.
+        weigh: what an item takes; the items in flight take at most ``most`` together, or there is only one.
+        most: see ``weigh``.
     """
     with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
-        pending: deque[Future[ResultT]] = deque()
+        pending: deque[tuple[Future[ResultT], int]] = deque()
+        taken = 0
         try:
             for item in items:
-                pending.append(pool.submit(function, item))
-                if len(pending) >= ahead:
-                    yield pending.popleft().result()
+                weight = weigh(item)
+                while pending and (len(pending) >= ahead or taken + weight > most):
+                    yield pending[0][0].result()
+                    taken -= pending.popleft()[1]
+                pending.append((pool.submit(function, item), weight))
+                taken += weight
             while pending:
-                yield pending.popleft().result()
+                yield pending.popleft()[0].result()
         finally:
-            for future in pending:
+            for future, _ in pending:
                 future.cancel()
 
 

@@ -8,10 +8,10 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms, PngImagePlugin
+from PIL import Image, ImageCms, PngImagePlugin, features
 
 from targets.drawn_pictures import drawn_faces
-from targets.images import Picture, UnreadableError, decode
+from targets.images import Picture, UnreadableError, decode, read_header
 from tests.support import shipped
 
 FACE = drawn_faces(1)[0]
@@ -110,9 +110,9 @@ def test_corpus_grey_becomes_rgb(name: str) -> None:
     ("name", "words"),
     [
         ("truncated.jpg", "can't be decoded"),
-        ("truncated_header.jpg", "not a picture"),
+        ("truncated_header.jpg", "its header is damaged"),
         ("zero_bytes.jpg", "empty"),
-        ("html_error.jpg", "it starts with '<!doctype html>"),
+        ("html_error.jpg", "it looks like an HTML, XML or SVG page"),
         ("png_bad_crc.png", "can't be decoded"),
         ("huge_12000x9000.png", "50 megapixels"),
         ("bomb_20000x10000.png", "50 megapixels"),
@@ -205,3 +205,71 @@ def test_damage_at_every_kind_of_place_never_raises_anything_else() -> None:
             if length > 20:
                 piece[length // 2] ^= 0xFF
                 assert refusal(bytes(piece)).startswith("cut: ")
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PDF", "PPM", "TGA", "JPEG2000", "PCX", "SGI", "ICO", "DDS", "IM"])
+def test_only_listed_formats_reach_pillow(kind: str) -> None:
+    with pytest.raises(UnreadableError, match=r"not a picture of a known kind \(JPEG, PNG"):
+        decode(encoded(FACE, kind), "face.png")
+
+
+def test_a_format_behind_the_beginning_of_another_is_refused() -> None:
+    """Pillow's other readers accept some files that begin like a picture of ours."""
+    for start in (b"BM", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"):
+        message = refusal(start + b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 99 99\n")
+        assert message.startswith("cut: can't be decoded")
+
+
+def test_no_message_shows_what_a_file_holds() -> None:
+    secret, png = b"hunter2secret", b"\x89PNG\r\n\x1a\n"
+    for start in (b"", png, png + b"\x00\x00\x00\x0d", b"GIF89a", b"BM", b"II*\x00", b"{"):
+        assert "hunter" not in refusal(start + secret * 4)
+        assert "0x" not in refusal(start + secret * 4)
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
+def test_damaged_avif_is_unreadable() -> None:
+    data = encoded(FACE, "AVIF")
+    assert difference(decode(data, "face.jpg"), FACE) < 8
+    refused = set()
+    for place in range(4, len(data), 7):
+        piece = bytearray(data)
+        piece[place] ^= 0xFF
+        refused.add(refusal(bytes(piece)))
+        refused.add(refusal(data[:place]))
+    assert any("can't be decoded" in message for message in refused)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "AVIF"])
+def test_the_size_is_known_before_a_picture_is_decoded(kind: str) -> None:
+    if kind == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow reads no AVIF")
+    data = encoded(FACE, kind)
+    header = read_header(data, "face")
+    assert (header.format, header.pixels, header.size) == (kind, FACE.width * FACE.height, len(data))
+    # Cut after its header, it still says its size.
+    if kind in ("PNG", "JPEG", "BMP"):
+        assert read_header(data[: len(data) * 2 // 3], "face").pixels == header.pixels
+
+
+def test_heif_says_its_size_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    stream = io.BytesIO()
+    heif.from_pillow(FACE).save(stream)
+    # Its pixels can't be decoded any more.
+    data = stream.getvalue()
+    start = data.index(b"mdat") + 4
+    damaged = data[:start] + bytes(len(data) - start)
+    assert "can't be decoded" in refusal(damaged)
+    monkeypatch.setattr("targets.images.MAX_PIXELS", 20_000)
+    assert "160x160 is more than" in refusal(damaged)
+
+
+def test_nothing_of_a_file_but_its_pixels_goes_on() -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    notes = PngImagePlugin.PngInfo()
+    notes.add_text("Author", "somebody")
+    noted = {"PNG": {"pnginfo": notes}, "JPEG": {"comment": "somebody"}}
+    for kind, options in noted.items():
+        again = encoded(decode(encoded(FACE, kind, icc_profile=profile, **options), "x").image)
+        assert [chunk for chunk in (b"iCCP", b"tEXt", b"eXIf") if chunk in again] == []

@@ -160,3 +160,47 @@ def test_infinite_scores_never_reach_the_disk_as_numbers(tmp_path: Path) -> None
         assert not np.isfinite(seen["p1.png"].values[0])
         assert seen["p1.png"].values[1] == 0.5
         assert seen["p1.png"].reason is None
+
+
+class Holding:
+    """Keeps count of the pictures that were decoded and not yet scored."""
+
+    concepts = ("bright",)
+    batch_size = 64
+
+    def __init__(self) -> None:
+        self.decoded, self.scored, self.most, self.batches = 0, 0, 0, []
+
+    def prepare(self, image: Image.Image) -> Image.Image:
+        self.decoded += 1
+        return image
+
+    def score(self, images: Sequence[Image.Image]) -> np.ndarray:
+        self.most = max(self.most, self.decoded - self.scored)
+        self.scored += len(images)
+        self.batches.append(len(images))
+        return np.ones((len(images), 1))
+
+
+def test_pictures_in_flight_are_bounded_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("targets.opening.MOST_PIXELS", 5 * 1_210_000)
+    pictures = []
+    for number in range(30):
+        image = Image.new("RGB", (1100, 1100))
+        image.putpixel((0, 0), (number + 1, 0, 0))
+        stream = io.BytesIO()
+        image.save(stream, "PNG", compress_level=1)
+        pictures.append(PictureRef(str(number), stream.getvalue))
+    target = Holding()
+    score_pictures(loaded(target), pictures, tmp_path, show_progress=False)
+    assert sum(target.batches) == 30
+    assert max(target.batches) == 5
+    # One batch is asked about while no more than another is decoded.
+    assert target.most <= 10
+
+
+def test_small_pictures_fill_whole_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("targets.opening.MOST_PIXELS", 5 * 160 * 160)
+    target = Counting()
+    score_pictures(loaded(target), [picture(n) for n in range(1, 9)], tmp_path, show_progress=False)
+    assert target.batches == [4, 4]
