@@ -36,7 +36,6 @@ from harness.stats.omnibus import REASONS as TEST_REASONS
 from harness.stats.omnibus import OmnibusTest, games_howell, htz, welch_anova
 
 Row = tuple[str, str]
-GAMES_HOWELL = "games-howell"
 
 
 @dataclass(frozen=True)
@@ -168,6 +167,7 @@ def _entry(
     names = item.groups
     strata = item.strata
     test = _omnibus(item.omnibus, index, names, adjusted[0], f"omnibus:{target}:{item.by}")
+    test = test.model_copy(update={"method": str(found.simultaneous[index])})
     crossed = item.interaction
     entry = Disparity(
         target=target,
@@ -187,9 +187,10 @@ def _entry(
             for row in range(len(found.a))
         ),
     )
-    families = [Family(id=family, m=len(found.a), method=GAMES_HOWELL)] if family else []
+    how = str(found.simultaneous[index])
+    families = [Family(id=family, m=len(found.a), method=how)] if family else []
     if inner and entry.interaction:
-        families.append(Family(id=inner, m=len(entry.interaction.between), method=GAMES_HOWELL))
+        families.append(Family(id=inner, m=len(entry.interaction.between), method="games-howell"))
     return entry, families
 
 

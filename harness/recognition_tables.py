@@ -54,7 +54,9 @@ def _tables(item: Recognition, record: Record) -> list[DisparityTable]:
         notes = (*no_claim_notes(record), *NOTES, note)
         found.append(DisparityTable(title, groups, tuple(_lines(item.cells, groups)), notes, justify="left"))
     if item.inequity and not record.no_claim:
-        found += [_inequity_table(item), _ratio_table(item)]
+        found.append(_inequity_table(item))
+        if any(entry.fmr_ratios or entry.fmr_ratios_reason for entry in item.inequity):
+            found.append(_ratio_table(item))
     return found
 
 

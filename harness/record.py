@@ -154,7 +154,8 @@ class Omnibus(_Part):
     """One test that all groups' mean changes are equal.
 
     Attributes:
-        method: "games-howell", or of a diagnostic "htz" (CR2 Wald, Pustejovsky & Tipton 2018) or "welch".
+        method: "games-howell", "bonferroni" for levels that are compared over different strata, or of a
+            diagnostic "htz" (CR2 Wald, Pustejovsky & Tipton 2018) or "welch".
         statistic, df1, df2: F and its degrees of freedom; of "games-howell" the studentized range of the pair
             with the smallest p, the number of means compared, and that pair's degrees of freedom.
         p, p_adjusted, family: as in a cell.

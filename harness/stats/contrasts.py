@@ -50,6 +50,7 @@ class PairwiseContrasts:
         reason: key of `REASONS`, empty for `ok`; beside `ok` it says why there is no band.
         few_identities, skewed: set if either side has the flag.
         n_groups: means the band is simultaneous over, shape (c,).
+        simultaneous: how: `games-howell`, or `bonferroni` where the rows compare no one set of means; (c,).
     """
 
     level: float
@@ -69,6 +70,7 @@ class PairwiseContrasts:
     few_identities: Bools
     skewed: Bools
     n_groups: Ints
+    simultaneous: NDArray[np.str_]
 
 
 def satterthwaite(errors: Floats, dfs: Floats) -> Floats:
@@ -185,6 +187,7 @@ def contrasts(
         few_identities=(either & groups.few_identities).any(axis=1),
         skewed=(either & groups.skewed).any(axis=1),
         n_groups=n_means,
+        simultaneous=np.where(tukey, "games-howell", "bonferroni"),
     )
 
 

@@ -365,6 +365,7 @@ def test_a_level_averages_the_groups_it_has_and_is_compared_where_both_are():
     difference, strata = compare_levels(groups, ETHNICITY, SEX, level=0.95)
     assert strata[:, :, 0].tolist() == [[True, False], [True, True], [True, False]]
     np.testing.assert_allclose(difference.p_simultaneous, np.minimum(1, 3 * difference.p), rtol=1e-12)
+    assert difference.simultaneous[0] == "bonferroni"
 
 
 def test_a_group_of_one_identity_counts_and_takes_the_interval_away():
