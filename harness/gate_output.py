@@ -69,8 +69,12 @@ def _needed(check: Check) -> str:
     if check.identities_needed is not None:
         total = " in both groups" if len(check.groups) > 1 else ""
         return f"{check.identities_needed} identities{total}"
-    # With a spread that is known, only a change as large as the margin leaves no number that would do.
-    known = check.change.se > 0 and not check.change.cannot_pass and not check.planned.constant
+    # With a spread that is known, only changes or lost pairs up to the margin leave no number that would do.
+    known = (
+        (check.change.se > 0 or check.change.lost)
+        and not check.change.cannot_pass
+        and not check.planned.constant
+    )
     return "none" if check.outcome == "inconclusive" and known else ""
 
 
