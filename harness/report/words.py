@@ -186,6 +186,9 @@ def filter_sentence(record: Record) -> str:
     state = record.selection_state
     if state is None or state.status == "ok" or not record.disparities or record.no_claim:
         return ""
+    # A table of pairs, or of scores, need not have been filtered from anything.
+    if record.data.kind != "dataset":
+        return ""
     some = "some differences" if state.status == "partial" else "differences"
     return f"What the filter does to {some} is not available: {state.reason}."
 
