@@ -21,6 +21,7 @@ from harness.failure_to_acquire import failures_to_acquire
 from harness.gallery import RecognitionOptions
 from harness.outcomes import Labels, Outcomes
 from harness.plans import Wanted, adjusted_details, planned_differences
+from harness.probes import concepts_by_attribute
 from harness.reasons import explained
 from harness.recognition import recognise
 from harness.record import (
@@ -38,7 +39,7 @@ from harness.record import (
 from harness.selection import Candidates, selection_checks
 from harness.stats.intervals import Method
 from targets.base.errors import InputError
-from targets.base.text import nearest
+from targets.base.text import nearest, shortlist
 from targets.card import TargetCard
 
 SHOWN_CONCEPTS = 12
@@ -115,7 +116,8 @@ def make_record(
     check_request(labels, outcomes.concepts, options)
     groups = order_of_appearance(labels.demographic, taxonomy.groups if taxonomy else _familiar(labels))
     attributes = order_of_appearance(labels.attribute, taxonomy.attributes if taxonomy else None)
-    rows = planned_rows(attributes, outcomes.concepts, options.concepts, named_concepts(options.groups_of))
+    named = concepts_by_attribute(attributes, outcomes.concepts, options.groups_of)
+    rows = planned_rows(attributes, outcomes.concepts, options.concepts, named)
     estimates = estimate_attributes(
         outcomes, attributes, groups, method=options.method, level=options.level, seed=options.seed
     )
@@ -166,7 +168,7 @@ def make_record(
             *origin.get("cautions", ()),
             *outcomes.warnings,
             *_claim_warnings(outcomes),
-            *_row_warnings(rows, outcomes),
+            *_row_warnings(rows, attributes, outcomes),
         ),
     )
     return explained(record)
@@ -197,7 +199,7 @@ def planned_rows(
     Args:
         attributes, concepts: what the run has.
         wanted: concepts asked for by name; each is taken for every attribute.
-        named: attribute -> the concept a taxonomy pairs it with, used where the run has many concepts.
+        named: attribute -> the concept that names it, used where the run has many concepts.
 
     Returns:
         Rows in order; none where there are many concepts and nobody named one.
@@ -210,12 +212,7 @@ def planned_rows(
             raise InputError(f"the run has no concept '{concept}'{nearest(concept, concepts)}")
     if wanted or len(concepts) <= SHOWN_CONCEPTS:
         return [(attribute, concept) for attribute in attributes for concept in wanted or concepts]
-    return [(name, named[name]) for name in attributes if named.get(name) in concepts]
-
-
-def named_concepts(taxonomy: Taxonomy) -> dict[str, str]:
-    """Attribute -> the concept that the taxonomy pairs it with."""
-    return {name: item.concept for name, item in taxonomy.attributes.items() if item.concept}
+    return [(name, named[name]) for name in attributes if name in named]
 
 
 def _claim_warnings(outcomes: Outcomes) -> list[str]:
@@ -223,13 +220,17 @@ def _claim_warnings(outcomes: Outcomes) -> list[str]:
     return [reason] if reason else []
 
 
-def _row_warnings(rows: Sequence[Row], outcomes: Outcomes) -> list[str]:
-    if rows:
+def _row_warnings(rows: Sequence[Row], attributes: Sequence[str], outcomes: Outcomes) -> list[str]:
+    planned = {attribute for attribute, _ in rows}
+    there = set(outcomes.labels.attribute)
+    without = [attribute for attribute in attributes if attribute in there - planned]
+    if not without:
         return []
-    count = len(outcomes.concepts)
-    return [
-        f"{count} concepts and none named: no groups are compared; name some with --concept or a taxonomy"
-    ]
+    text = (
+        f"no row for {shortlist(without, 20)}, which none of {len(outcomes.concepts):,} concepts names: "
+        "choose with --concept NAME or a taxonomy's 'concept', or search with --discover --margin M"
+    )
+    return [text]
 
 
 def _cells(

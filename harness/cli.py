@@ -29,6 +29,7 @@ from harness.exits import main as main
 from harness.folder import CACHE, at_work
 from harness.gallery import RecognitionOptions
 from harness.pairs import Identities, load_pairs, load_scores
+from harness.probes import zero_shot_phrases
 from harness.recipe_commands import add_commands as add_recipe_commands
 from harness.run import check_failures, show_run
 from harness.streams import write_out
@@ -179,10 +180,11 @@ def audit(
             card = validated(TargetCard, {**about, "detection": "as in the scores"}, "--score-range")
             record = make_record(outcomes, card, origin, options)
         elif pairs is not None and target is not None:
-            loaded = load_target(target, _parse_settings(settings))
+            data = load_pairs(pairs, encoding, whose, config, split)
+            words = zero_shot_phrases(data.labels.attribute, options.groups_of)
+            loaded = load_target(target, _parse_settings(settings), words)
             asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)
-            read = load_pairs(pairs, encoding, whose, config, split)
-            outcomes, record = audit_pairs(read, loaded, options, asking, candidates=candidates)
+            outcomes, record = audit_pairs(data, loaded, options, asking, candidates=candidates)
         show_run(console(), record, outcomes, out)
         # Without a digest of the weights a later run could silently reuse another model's scores.
         forget_unpinned(out / CACHE)

@@ -27,6 +27,7 @@ from harness.plan_tables import plan_tables
 from harness.reasons import explained
 from harness.recognition_tables import det_csv, histogram_csv, recognition_csv, recognition_tables
 from harness.record import RECORD_FILE, Record, write_record
+from harness.strongest_table import strongest_tables
 from harness.tables import (
     DisparityTable,
     count_table,
@@ -50,12 +51,12 @@ def run_tables(record: Record) -> list[DisparityTable]:
         *([discovery_table(record.discovery)] if record.discovery else []),
     ]
     if not record.rows:
-        return searched
+        return [*strongest_tables(record), *searched]
     by_axis = [disparity_table(record, record.rows, by) for by in record.settings.by]
     counts = [count_table(record, record.rows, by) for by in record.settings.by]
     plans = plan_tables(record, record.rows)
     differences = [table for by in record.settings.by for table in difference_tables(record, by).values()]
-    return [*by_axis, *counts, *plans, *differences, *searched]
+    return [*by_axis, *counts, *plans, *differences, *strongest_tables(record), *searched]
 
 
 def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:

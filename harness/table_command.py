@@ -23,6 +23,7 @@ from harness.recognition_tables import recognition_csv, recognition_tables
 from harness.record import Record, read_record
 from harness.side_by_side import named_runs, side_by_side_csv, side_by_side_table
 from harness.streams import write_out
+from harness.strongest_table import strongest_tables
 from harness.tables import (
     DisparityTable,
     count_table,
@@ -135,6 +136,8 @@ def table(
             shown = recognition_tables(record)
         elif differences:
             shown = list(difference_tables(record, by).values())
+        elif not (record.rows or concept or counts):
+            shown = strongest_tables(record)
         else:
             rows = table_rows(record, concept or [])
             shown = [count_table(record, rows, by) if counts else disparity_table(record, rows, by)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import entry_points
@@ -47,6 +47,9 @@ BUILT_IN: Mapping[str, str] = {
     "torchvision": "targets.adapters.torchvision:load",
     "vlm": "targets.adapters.vlm:load",
 }
+
+ZERO_SHOT = ("open-clip",)
+"""Targets that are asked in words about any concept."""
 
 Target = ConceptScorer | Embedder | Recorded
 Factory = Callable[[str | None, Mapping[str, Any]], Target]
@@ -113,25 +116,30 @@ def available() -> dict[str, str]:
     return table
 
 
-def load_target(spec: str, settings: Mapping[str, Any] | None = None) -> LoadedTarget:
+def load_target(
+    spec: str,
+    settings: Mapping[str, Any] | None = None,
+    phrases: Mapping[str, Sequence[str]] | None = None,
+) -> LoadedTarget:
     """Load a target by its spec.
 
     Args:
         spec: ``NAME[:ARG]``, ``FILE.py:CLASS`` or a ``FILE.toml`` with ``[target] spec = ...``.
         settings: keyword settings of the target; they win over those of a TOML file.
+        phrases: concept -> phrases for a zero-shot target whose settings name no concepts.
 
     Raises:
         InputError: unknown name, missing file, unknown setting, missing extra.
         TargetError: what was loaded has none of the three methods, or two of them.
     """
-    loaded = _loaded(spec, dict(settings or {}))
-    return replace(loaded, again=partial(load_target, spec, settings))
+    loaded = _loaded(spec, dict(settings or {}), phrases or {})
+    return replace(loaded, again=partial(load_target, spec, settings, phrases))
 
 
-def _loaded(spec: str, given: dict[str, Any]) -> LoadedTarget:
+def _loaded(spec: str, given: dict[str, Any], phrases: Mapping[str, Sequence[str]]) -> LoadedTarget:
     if spec.endswith(".toml"):
         section = validated(TargetFile, read_toml(Path(spec)), spec).target
-        return _loaded(section.spec, {**section.settings, **given})
+        return _loaded(section.spec, {**section.settings, **given}, phrases)
     path, _, class_name = spec.rpartition(":")
     if path.endswith(".py") or spec.endswith(".py"):
         return _from_file(Path(path or spec), class_name if path else "", spec, given)
@@ -142,6 +150,8 @@ def _loaded(spec: str, given: dict[str, Any]) -> LoadedTarget:
             f"unknown target '{name}'{nearest(name, table)}; known: {shortlist(sorted(table), 30)}, "
             "or FILE.py:CLASS for your own"
         )
+    if phrases and name in ZERO_SHOT and given.get("output") != "embedding":
+        given.setdefault("concepts", {concept: list(texts) for concept, texts in phrases.items()})
     with foreign_code(f"target {spec} can't be loaded:"):
         factory: Factory = _resolve(table[name], name)
         target = factory(argument or None, given)

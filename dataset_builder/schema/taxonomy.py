@@ -88,6 +88,7 @@ class Attribute(Settings):
         category: the group of attributes it belongs to (paper, section 4.1).
         kind: "presence", or "older" and "younger" for the two that a change of age decides.
         concept: the concept of a many-concept target that the paper's Table 3 pairs it with.
+        clip: phrases for it that a zero-shot target puts into its templates, as "a person wearing glasses".
         transition: attribute -> what it must do; what is not listed must stay as it was. None where the
             taxonomy serves only to label a finished table; ``build`` needs it.
         sega: edit concepts; empty where the attribute can't be made by semantic guidance.
@@ -97,6 +98,7 @@ class Attribute(Settings):
     category: str
     kind: Literal["presence", "older", "younger"] = "presence"
     concept: str | None = None
+    clip: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     transition: dict[str, TransitionCode] | None = None
     sega: tuple[SegaConcept, ...] = ()
 
@@ -124,8 +126,8 @@ class Taxonomy(Settings):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything in it, 64 hexadecimal digits."""
-        return settings_digest(self.model_dump(mode="json"))
+        """SHA-256 over everything in it but ``clip``, which is among a target's settings; 64 hex digits."""
+        return settings_digest(self.model_dump(mode="json", exclude={"attributes": {"__all__": {"clip"}}}))
 
     def row(self, attribute: str) -> dict[str, Transition]:
         """What every attribute must do when ``attribute`` is applied, itself included.

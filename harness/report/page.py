@@ -22,6 +22,7 @@ from harness.report.examples import Example, Pictures, examples
 from harness.report.figures import write_figures
 from harness.report.kept import dataset_funnel
 from harness.report.recognition import RecognitionView, recognition_views
+from harness.strongest_table import strongest_tables
 from harness.tables import (
     NOT_MEASURED,
     DisparityTable,
@@ -202,8 +203,12 @@ class TableView:
 
 
 def _tables(record: Record, shown: Sequence[Shown]) -> Iterator[TableView]:
-    if not record.rows:
-        return
+    if record.rows:
+        yield from _planned_tables(record, shown)
+    yield from (_view(table, "strongest", {}) for table in strongest_tables(record))
+
+
+def _planned_tables(record: Record, shown: Sequence[Shown]) -> Iterator[TableView]:
     anchors = {(item.cell.attribute, item.cell.concept, item.cell.group): item.anchor for item in shown}
     for by in record.settings.by:
         end, links = ("", anchors) if by == "demographic" else (f"-{by}", {})

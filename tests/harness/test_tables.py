@@ -143,9 +143,13 @@ def test_many_concepts_need_a_choice_and_the_taxonomy_makes_one(
     other = tmp_path / "other"
     other.mkdir()
     rows = [row(i, 0.1, 0.2, concept=f"c{j}", attribute="wink") for i in range(3) for j in range(15)]
-    result = call(capsys, "table", run(other, capsys, rows))
+    out = run(other, capsys, rows)
+    result = call(capsys, "table", out, "--counts")
     assert result.status == 2
     assert "15 concepts: choose some with --concept NAME" in result.err
+    shown = call(capsys, "table", out).out
+    assert "--discover" in shown
+    assert "│ wink" in shown
 
 
 def test_a_printed_table_must_hold_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -14,6 +15,7 @@ from targets.catalogue import load_target
 from targets.drawn_pictures import drawn_faces
 from targets.prompts import FACE_PHRASES
 from targets.scoring import PictureRef, score_pictures
+from tests.support import command, drawn_pairs
 from tests.targets.tools import audited, conforms, scores_of
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra 'clip' (open_clip_torch and torch)")
@@ -56,6 +58,39 @@ def test_the_face_concepts_are_asked_where_none_are_given(model: Path) -> None:
     assert loaded.card.concepts == tuple(FACE_PHRASES)
     assert loaded.card.weights["state"]
     assert loaded.card.settings["precision"] == "float32"
+
+
+def test_an_audit_asks_about_each_attribute_in_its_taxonomys_words(model: Path, tmp_path: Path) -> None:
+    """Attribute "glasses" with the taxonomy's words, "hat" with its own; each row is its own concept's."""
+    taxonomy = tmp_path / "mine.toml"
+    taxonomy.write_text(
+        'name = "mine"\nextends = "paper"\n'
+        '[attributes.glasses]\ntitle = "Glasses"\ncategory = "worn"\nclip = ["a face behind lenses"]\n'
+        '[attributes.hat]\ntitle = "Hat"\ncategory = "worn"\n',
+        encoding="utf-8",
+    )
+    table = drawn_pairs(tmp_path, identities=2)
+    table.write_text(table.read_text(encoding="utf-8").replace("BF,glasses", "BF,hat"), encoding="utf-8")
+    run = tmp_path / "run"
+    audit = ("audit", table, "--target", f"open-clip:{model}", "--taxonomy", taxonomy, "--out", run)
+    result = command(*audit)
+    assert result.status == 0, result.err
+    record = json.loads((run / "record.json").read_text(encoding="utf-8"))
+    assert [row for row in record["rows"] if row[0] in ("glasses", "hat")] == [["glasses"] * 2, ["hat"] * 2]
+    asked = record["targets"][0]["settings"]["concepts"]
+    assert (asked["glasses"], asked["hat"]) == (["a face behind lenses"], ["hat"])
+    first = drawn_faces(5)[1].copy()
+    first.putpixel((1, 80), (1, 0, 0))
+    one = {"concepts": {"glasses": ["a face behind lenses"]}}
+    pairs = pq.read_table(run / "pairs.parquet").column("source:glasses").to_pylist()
+    expected = score_pictures_of(model, one, first)
+    assert min(abs(value - expected) for value in pairs) < 1e-6
+
+
+def score_pictures_of(model: Path, settings: dict, picture: Image.Image) -> float:
+    loaded = load_target(f"open-clip:{model}", settings)
+    (row,) = loaded.target.score([picture]).values  # type: ignore[union-attr]
+    return float(row[0])
 
 
 def test_the_cosine_is_that_of_open_clip_itself(model: Path) -> None:
