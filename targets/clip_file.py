@@ -81,7 +81,7 @@ def preprocessing_of(
             raise InputError(f"open_clip has no weights '{given}' of {model}{nearest(given, tags)}")
         return known[given]
     own = beside(file).get("preprocess_cfg")
-    if own:
+    if own and {"mean", "std"} <= set(own):
         return {name: value for name, value in own.items() if name != "size"}
     distinct = {json.dumps(value, sort_keys=True): value for value in known.values()}
     if len(distinct) == 1:
@@ -93,6 +93,45 @@ def preprocessing_of(
         f"{CONFIG} beside it, or set preprocessing to {named}a table, as in --set 'preprocessing="
         '{"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}\''
     )
+
+
+def preprocessing_of_folder(folder: Path, given: str | Preprocessing | None) -> dict[str, Any] | None:
+    """The preprocessing to use in place of a model folder's own, None for that.
+
+    Raises:
+        InputError: nothing says which: open_clip would take CLIP's for any model.
+    """
+    if isinstance(given, Preprocessing):
+        return given.model_dump()
+    own = beside(folder).get("preprocess_cfg") or {}
+    if given is None and (not (folder / CONFIG).is_file() or {"mean", "std"} <= set(own)):
+        return None
+    raise InputError(
+        f"target open-clip:{folder}: which preprocessing was it trained with? {CONFIG} must have a "
+        "'preprocess_cfg' with mean and std, or set preprocessing to a table of them"
+    )
+
+
+def check_folder_activation(folder: Path) -> None:
+    """Say where the configurations of open_clip and of transformers in one folder differ in QuickGELU.
+
+    Raises:
+        InputError: they do.
+    """
+    path, model = folder / "config.json", beside(folder).get("model_cfg") or {}
+    try:
+        other = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError:
+        return  # open_clip does not read it
+    if not isinstance(other, dict) or other.get("model_type") != "clip":
+        return
+    act = (other.get("vision_config") or {}).get("hidden_act", "quick_gelu")
+    quick = bool(model.get("quick_gelu"))
+    if (act == "quick_gelu") != quick:
+        raise InputError(
+            f"target open-clip:{folder}: QuickGELU mismatch: {CONFIG} says {_act(quick)}, config.json beside "
+            f"it hidden_act '{act}'; mend the wrong one"
+        )
 
 
 def check_quick_gelu(

@@ -21,7 +21,15 @@ from targets.base.extras import require
 from targets.base.hashing import folder_digests
 from targets.base.text import nearest, shortlist
 from targets.card import OUTPUT_RANGES, TargetCard
-from targets.clip_file import CONFIG, Preprocessing, check_quick_gelu, from_file, preprocessing_of
+from targets.clip_file import (
+    CONFIG,
+    Preprocessing,
+    check_folder_activation,
+    check_quick_gelu,
+    from_file,
+    preprocessing_of,
+    preprocessing_of_folder,
+)
 from targets.gpu_batches import GpuBatches
 from targets.prompts import ConceptSetting, TemplateSet, phrases, sentences
 from targets.protocol import Scores
@@ -227,20 +235,14 @@ def _load_model(
             f"target open-clip:{name}: name the weights as {model_name}/TAG ({shortlist(tags, 6)}) "
             f"or {model_name}/FILE"
         )
-    file = Path(pretrained) if pretrained and Path(pretrained).exists() and not random else None
-    if settings.preprocessing is not None and file is None:
-        raise InputError(
-            f"target open-clip:{name} brings its preprocessing: 'preprocessing' is for a checkpoint file"
-        )
-    check_quick_gelu(open_clip, model_name, pretrained, file, name)
+    file = _checkpoint_file(open_clip, model_name, pretrained) if not random else None
     arguments = {
         "device": device,
         "load_weights": not random,
         "require_pretrained": not random,
-        "force_preprocess_cfg": preprocessing_of(open_clip, model_name, file, settings.preprocessing)
-        if file
-        else None,
+        "force_preprocess_cfg": _preprocessing(open_clip, model_name, file, settings) if not random else None,
     }
+    check_quick_gelu(open_clip, model_name, pretrained, file, name)
     with (
         loading(f"open-clip:{name}", HOW),
         whole_loads(f"open-clip:{name}"),
@@ -255,6 +257,30 @@ def _load_model(
     model.eval()
     preprocessing = open_clip.transform.PreprocessCfg(**model.visual.preprocess_cfg)
     return model, open_clip.transform.image_transform_v2(preprocessing, is_train=False)
+
+
+def _checkpoint_file(open_clip: Any, model: str, pretrained: str | None) -> Path | None:
+    """The file, or folder of several, that stands where a tag could."""
+    is_tag = pretrained is None or open_clip.is_pretrained_cfg(model, pretrained)
+    return None if is_tag or not Path(str(pretrained)).exists() else Path(str(pretrained))
+
+
+def _preprocessing(
+    open_clip: Any, model: str, file: Path | None, settings: OpenClipSettings
+) -> dict[str, Any] | None:
+    """What is to stand in for the preprocessing that open_clip would take, None for that."""
+    given = settings.preprocessing
+    if file is not None:
+        return preprocessing_of(open_clip, model, file, given)
+    if model.startswith(LOCAL):
+        folder = Path(model.removeprefix(LOCAL))
+        check_folder_activation(folder)
+        return preprocessing_of_folder(folder, given)
+    if given is not None:
+        raise InputError(
+            f"target open-clip:{model} brings its preprocessing: 'preprocessing' is for checkpoints on disk"
+        )
+    return None
 
 
 def _has_quick_gelu(model: Any) -> bool:

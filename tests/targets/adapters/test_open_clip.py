@@ -339,7 +339,10 @@ def test_a_quickgelu_mismatch_is_said(architectures: Path, tmp_path: Path) -> No
     state = random_state("small-quickgelu")
     torch.save(state, tmp_path / "net.pt")
     quick, plain = (f"open-clip:{name}/{tmp_path / 'net.pt'}" for name in ("small-quickgelu", "small"))
-    config = {"model_cfg": {**ARCHITECTURE, "quick_gelu": True}, "preprocess_cfg": {"mean": [0.5] * 3}}
+    config = {
+        "model_cfg": {**ARCHITECTURE, "quick_gelu": True},
+        "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3},
+    }
     (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
     assert load_target(quick, TWO).card.settings["activation"] == "quick_gelu"
     with pytest.raises(InputError, match=r"QuickGELU mismatch: .* name small-quickgelu"):
@@ -347,6 +350,27 @@ def test_a_quickgelu_mismatch_is_said(architectures: Path, tmp_path: Path) -> No
     change(tmp_path, "model_cfg", quick_gelu=False)
     with pytest.raises(InputError, match=r"QuickGELU mismatch: .* computes QuickGELU: name small"):
         load_target(quick, TWO)
+
+
+def test_a_folder_of_which_nothing_says_its_preprocessing(tmp_path: Path) -> None:
+    """open_clip would take CLIP's for any model."""
+    folder = write_model(tmp_path / "net")
+    path = folder / "open_clip_config.json"
+    path.write_text(json.dumps({"model_cfg": json.loads(path.read_text())["model_cfg"]}))
+    with pytest.raises(InputError, match="must have a 'preprocess_cfg' with mean and std"):
+        load_target(f"open-clip:{folder}", TWO)
+    table = {"mean": [0.5] * 3, "std": [0.25] * 3}
+    assert in_force(f"open-clip:{folder}", {"preprocessing": table})["std"] == (0.25, 0.25, 0.25)
+
+
+def test_a_folder_whose_configurations_differ_in_quickgelu(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "net")
+    beside = {"model_type": "clip", "vision_config": {"hidden_act": "gelu"}}
+    (folder / "config.json").write_text(json.dumps(beside))
+    assert load_target(f"open-clip:{folder}", TWO).card.settings["activation"] == "gelu"
+    (folder / "config.json").write_text(json.dumps({"model_type": "clip", "vision_config": {}}))
+    with pytest.raises(InputError, match=r"QuickGELU mismatch: .* hidden_act 'quick_gelu'"):
+        load_target(f"open-clip:{folder}", TWO)
 
 
 def test_weights_of_openai_are_known_by_what_lies_beside_them(architectures: Path, tmp_path: Path) -> None:
