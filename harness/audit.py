@@ -126,7 +126,7 @@ def audit_pictures(
         source_hash=_hashes(source),
         transformed_hash=_hashes(transformed),
         failures=list(pairs.failures),
-        warnings=[*pairs.warnings, *cautions, *lacking],
+        warnings=[*pairs.warnings, *getattr(loaded.target, "remarks", ()), *cautions, *lacking],
         filtered_by=_filtered_by(pairs, loaded),
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=None if compared is None else compared.references,

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from targets import opening
-from targets.base.errors import TargetError
+from targets.base.errors import InputError, TargetError
 from targets.base.foreign import foreign_code
 from targets.base.progress import progress
 from targets.base.text import shortlist
@@ -423,6 +423,8 @@ def _look_up(
     with foreign_code(f"target {loaded.card.spec}: lookup() failed:"):
         scores = loaded.target.lookup(ids)  # type: ignore[union-attr]
     _checked(scores, loaded, len(ids))
+    if ids and (unmatched := getattr(loaded.target, "no_match", "")):
+        raise InputError(unmatched)
     seen = {}
     for (name, fact), reason, values in zip(facts.items(), scores.reasons, scores.values, strict=True):
         kept = fact.fault if fact.fault[0] == UNREADABLE else ((reason or ""), _in_words(reason, {}))

@@ -3,7 +3,9 @@
 Read are:
 
 - the log of an instrumented app (West et al., 2024): a line with the picture's path, then one line of
-  ``concept,score`` items each followed by a tab; ``READY``, ``DONE`` and bare whole numbers are noise;
+  ``concept,score`` items each followed by a tab; ``READY``, ``DONE`` and bare whole numbers are noise. A path
+  without scores is "no_answer". What was skipped or cut off is counted in a warning;
+- a table in a text file without a header, with the names of its columns as setting ``columns``;
 - tables (.csv, .tsv, .jsonl, .parquet), long (``image, concept, score``) or wide (``image`` and one column
   a concept). A column ``face_count``, as in TikTok's per-face log, makes a picture with no face "no_face"
   and one with several "no_answer". A column ``model`` must hold one value, or ``model`` is set.
@@ -25,12 +27,13 @@ from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest
 from targets.base.tables import ObjectArray, Table, parse_number, parse_numbers, read_table, read_text
-from targets.base.text import shortlist
+from targets.base.text import counted, shortlist
 from targets.card import ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, NoScores, PictureId, Scores
 
 _IMAGE_COLUMNS = ("image", "file_name", "path", "picture")
 _NOISE = {"READY", "DONE"}
+SKIPPED = "-"
 
 
 class CapturedSettings(Settings):
@@ -41,6 +44,7 @@ class CapturedSettings(Settings):
         encoding: of a text file.
         model: which model's rows to take, where the table holds several.
         score_range: lowest and highest score that the model can give, for a gate.
+        columns: names of a text table's columns where it has no header, "-" for one to leave out.
         nan_means: the reason of a picture that was captured without a score: "no_answer" or "no_face".
     """
 
@@ -48,6 +52,7 @@ class CapturedSettings(Settings):
     encoding: str = "utf-8"
     model: str | None = None
     score_range: ScoreRange | None = None
+    columns: tuple[str, ...] = ()
     nan_means: NoScores = NO_ANSWER
 
 
@@ -60,6 +65,7 @@ class Captured:
         self.needs_pixels = settings.manifest is not None
         self._answers = answers.by_path
         self._reasons = answers.reasons
+        self.remarks = answers.remarks()
         self._by_hash = _by_hash(settings.manifest, answers.by_path, path) if settings.manifest else None
         self._path = path
         self.card = TargetCard(
@@ -82,6 +88,7 @@ class Captured:
             InputError: without a manifest, a base name that several pictures or log entries share.
         """
         found = matched(ids, list(self._answers), self._by_hash, self._path)
+        self.no_match = "" if any(found) else self._no_match(ids)
         values = np.full((len(ids), len(self.concepts)), np.nan)
         reasons: list[str | None] = []
         for index, key in enumerate(found):
@@ -91,6 +98,15 @@ class Captured:
             reason = self._reasons.get(key, self.card.nan_means if silent else None) if key else NO_ANSWER
             reasons.append(reason)
         return Scores(values, tuple(reasons))
+
+    def _no_match(self, ids: Sequence[PictureId]) -> str:
+        names = f"'{next(iter(self._answers))}' there, '{ids[0].name}' here" if ids else "no picture"
+        mend = (
+            "was it captured from that manifest's pictures?"
+            if self._by_hash is not None
+            else "if it was captured from an export, pass --set manifest=FOLDER/manifest.csv"
+        )
+        return f"{self._path} names none of the {counted(len(ids), 'picture')} of the pairs ({names}); {mend}"
 
 
 def matched(
@@ -151,6 +167,18 @@ class _Answers:
         self.order: dict[str, int] = {}
         self.scores: dict[str, dict[str, float]] = {}
         self.reasons: dict[str, str] = {}
+        self.noise = self.cut = 0
+
+    def remarks(self) -> tuple[str, ...]:
+        """What was met besides scores, one sentence each."""
+        silent = sum(not row for row in self.scores.values())
+        met = (
+            (self.noise, "line of noise", "lines of noise", "skipped"),
+            (self.cut, "line cut off", "lines cut off", "last score dropped"),
+            (silent, "path without scores", "paths without scores", "no answer"),
+        )
+        name = self.source.name
+        return tuple(f"{name}: {counted(n, one, many)}, {what}" for n, one, many, what in met if n)
 
     def add(self, image: str, concept: str, score: float, where: str) -> None:
         self.order.setdefault(concept, len(self.order))
@@ -179,18 +207,36 @@ def _read(path: Path, settings: CapturedSettings) -> _Answers:
     if path.suffix.lower() in {".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"}:
         answers = _read_table(read_table(path, settings.encoding), settings)
     else:
-        answers = _read_log(path, read_text(path, settings.encoding))
+        answers = _read_plain(path, read_text(path, settings.encoding), settings)
     if not answers.concepts:
         raise InputError(f"{path} holds no scores")
     return answers
 
 
+def _read_plain(path: Path, text: str, settings: CapturedSettings) -> _Answers:
+    if settings.columns:
+        return _read_table(_headless(path, text, settings.columns), settings)
+    if _is_headless(text):
+        count = next(line for line in text.split("\n") if "\t" in line).count("\t") + 1
+        raise InputError(
+            f"{path} is a table of {count} columns without a header: name them in order, '{SKIPPED}' for one "
+            """to leave out, as in --set 'columns=["image", "face_count", "age", "boy_prob"]'"""
+        )
+    return _read_log(path, text)
+
+
 def _read_log(path: Path, text: str) -> _Answers:
     answers = _Answers(path)
+    lines = [line.rstrip("\r ") for line in text.split("\n")]
+    # Where lines end in a tab, one that does not was cut off, and its last number may lack digits.
+    tabbed = any(line.endswith("\t") for line in lines)
     image: str | None = None
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         stripped = line.strip()
-        if not stripped or stripped in _NOISE or stripped.lstrip("-").isdigit():
+        if not stripped:
+            continue
+        if stripped in _NOISE or stripped.lstrip("-").isdigit():
+            answers.noise += 1
             continue
         if "\t" not in line:
             image = stripped
@@ -198,14 +244,46 @@ def _read_log(path: Path, text: str) -> _Answers:
             continue
         if image is None:
             raise InputError(f"{path} line {number}: scores without a picture's path on the line before")
-        for item in filter(None, (part.strip() for part in line.split("\t"))):
-            concept, comma, score = item.rpartition(",")
-            value, fault = parse_number(score)
-            if not comma or not concept or (fault and fault != "absent"):
-                raise InputError(f"{path} line {number}: an item must be concept,score, got '{item}'")
-            answers.add(image, concept.strip(), value, f"{path} line {number}")
+        items = [part.strip() for part in line.split("\t")]
+        if tabbed and items[-1]:
+            answers.cut += 1
+            items.pop()
+        _read_items(answers, image, items, f"{path} line {number}")
         image = None
     return answers
+
+
+def _read_items(answers: _Answers, image: str, items: Iterable[str], where: str) -> None:
+    for item in filter(None, items):
+        concept, comma, score = item.rpartition(",")
+        value, fault = parse_number(score)
+        if not comma or not concept or (fault and fault != "absent"):
+            raise InputError(f"{where}: an item must be concept,score, got '{item}'")
+        answers.add(image, concept.strip(), value, where)
+
+
+def _headless(path: Path, text: str, columns: Sequence[str]) -> Table:
+    """A table without a header; its columns are named by the setting."""
+    rows = [line.rstrip("\r").split("\t") for line in text.split("\n") if line.strip()]
+    rows = [row for row in rows if len(row) > 1 or row[0].strip() not in _NOISE]
+    for row in rows:
+        if len(row) != len(columns):
+            raise InputError(
+                f"{path}: every row must have the {len(columns)} cells that the setting columns names, got "
+                f"{len(row)} in '{' | '.join(row)}'"
+            )
+    cells = {
+        name: np.array([row[index].strip() for row in rows], dtype=object)
+        for index, name in enumerate(columns)
+        if name != SKIPPED
+    }
+    return Table(path.with_suffix(".tsv"), cells, first_row=1)
+
+
+def _is_headless(text: str) -> bool:
+    """Whether the first line with a tab holds bare cells: a path among them, and no concept,score item."""
+    first = next((line for line in text.split("\n") if "\t" in line), "")
+    return bool(first) and not any("," in cell for cell in first.split("\t"))
 
 
 def _read_table(table: Table, settings: CapturedSettings) -> _Answers:

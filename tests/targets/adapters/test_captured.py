@@ -12,7 +12,7 @@ import pytest
 from targets.base.errors import InputError
 from targets.catalogue import load_target
 from targets.protocol import PictureId, Scores
-from tests.support import shipped
+from tests.support import call, drawn_pairs, shipped
 
 
 def look_up(path: Path, *names: str, **settings: object) -> Scores:
@@ -125,3 +125,58 @@ def test_an_unreadable_manifest_match_is_an_error(tmp_path: Path) -> None:
     manifest = log(tmp_path, "file_name,pixel_hash,pair_ids\n0123456789abcdef.png,ff,p1\n", "manifest.csv")
     with pytest.raises(InputError, match="no entry has a file name of"):
         look_up(path, "x.jpg", manifest=str(manifest))
+
+
+APP_LOG = (
+    "READY\n3\n/sd/DCIM/a.png\nREADY\n17\nface,0.75 \tsunglass,0.25 \t\n/sd/DCIM/b.png\n"
+    "/sd/DCIM/c.png\nface,0.5 \tsunglass,0.1\n/sd/DCIM/d.png\r\nface,0.125\tsunglass,1\t\r\nDONE\n"
+)
+
+
+def test_junk_lines_are_counted_and_a_path_without_scores_is_no_answer(tmp_path: Path) -> None:
+    path = log(tmp_path, APP_LOG)
+    target = load_target(f"captured:{path}").target
+    assert getattr(target, "remarks", ()) == (
+        f"{path.name}: 5 lines of noise, skipped",
+        f"{path.name}: 1 line cut off, last score dropped",
+        f"{path.name}: 1 path without scores, no answer",
+    )
+    scores = look_up(path, "a.png", "b.png", "c.png", "d.png")
+    assert scores.reasons == (None, "no_answer", None, None)
+    assert scores.values[[0, 3]].tolist() == [[0.75, 0.25], [0.125, 1.0]]
+    # The last number of a line that was cut off may lack digits.
+    assert scores.values[2, 0] == 0.5
+    assert np.isnan(scores.values[2, 1])
+
+
+def test_a_captured_picture_without_scores_may_show_no_face(tmp_path: Path) -> None:
+    path = log(tmp_path, APP_LOG)
+    loaded = load_target(f"captured:{path}", {"nan_means": "no_face"})
+    ids = [PictureId(name, None) for name in ("a.png", "b.png", "elsewhere.png")]
+    assert loaded.target.lookup(ids).reasons == (None, "no_face", "no_answer")  # type: ignore[union-attr]
+
+
+def test_a_table_without_a_header(tmp_path: Path) -> None:
+    text = "/sd/a.jpg\t1\t0\t31\t0.9\tx\n/sd/b.jpg\t0\t0\t0\t0\tx\n/sd/c.jpg\t2\t1\t20\t0.1\tx\n"
+    path = log(tmp_path, text, "results.txt")
+    with pytest.raises(InputError, match="a table of 6 columns without a header: name them in order"):
+        load_target(f"captured:{path}")
+    columns = ["image", "face_count", "-", "age", "boy_prob", "-"]
+    loaded = load_target(f"captured:{path}", {"columns": columns})
+    assert loaded.card.concepts == ("age", "boy_prob")
+    scores = loaded.target.lookup([PictureId(name, None) for name in ("a.jpg", "b.jpg", "c.jpg")])  # type: ignore[union-attr]
+    assert scores.reasons == (None, "no_face", "no_answer")
+    assert scores.values[0].tolist() == [31.0, 0.9]
+    with pytest.raises(InputError, match="every row must have the 2 cells"):
+        load_target(f"captured:{path}", {"columns": ["image", "age"]})
+
+
+def test_names_that_match_nothing_suggest_the_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = log(tmp_path, "/sd/0123456789abcdef.png\nface,0.5\t\n")
+    target = f"captured:{path}"
+    done = call(capsys, "audit", drawn_pairs(tmp_path), "--target", target, "--out", tmp_path / "run")
+    assert done.status == 2
+    assert "names none of the 24 pictures of the pairs" in done.err
+    assert "--set manifest=" in done.err
