@@ -152,13 +152,11 @@ class _GroupDetails:
     def _identity_mean(self, index: int) -> IdentityMean:
         found = self.by_identity
         status: Status = str(found.status[index])  # type: ignore[assignment]
-        return IdentityMean(
-            delta=number(found.delta[index]),
-            low=number(found.low[index]),
-            high=number(found.high[index]),
-            status=status,
-            reason="" if status == "ok" else self._no_spread(index),
-        )
+        delta, low, high = (number(values[index]) for values in (found.delta, found.low, found.high))
+        reason = ""
+        if None in (delta, low, high):
+            reason = REASONS["rounding_noise"] if status == "zero_variance" else self._no_spread(index)
+        return IdentityMean(delta=delta, low=low, high=high, status=status, reason=reason)
 
     def _scale(self, index: int) -> ScaleCheck:
         found = self.scale

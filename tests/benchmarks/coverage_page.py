@@ -59,8 +59,8 @@ Games-Howell (the smallest simultaneous p of the pairs) decides; HTZ stays in th
 
 ## Families of 36 rows, Holm
 
-Eight equal groups, one pair an identity; `rate`: families with a rejection. `rows_flagged_skewed`: rows of
-which a cell bears the `skewed` flag.
+Eight equal groups, 1 to 6 pairs an identity, ICC .5; `rate`: families with a rejection.
+`rows_flagged_skewed`: rows of which a cell bears the `skewed` flag.
 
 {families_table}
 
@@ -83,8 +83,8 @@ def failures(rows: list[Row], names: tuple[str, ...]) -> str:
     ]
     if not bad:
         return "nowhere"
-    return "; ".join(
-        f"{', '.join(str(row[name]) for name in names)}: {float(str(row['rate'])):.2%} "
+    return "".join(
+        f"\n  - {', '.join(str(row[name]) for name in names)}: {float(str(row['rate'])):.2%} "
         f"at {float(str(row['nominal'])):.1%}"
         for row in bad
     )
@@ -111,6 +111,7 @@ def in_words(tables: dict[str, list[Row]]) -> str:
             f"- one row of eight groups: {failures(decided['groups'], ('design',))}",
             f"- 36 rows of eight groups: {failures(decided['families'], ('design',))}",
             "",
+            "A bootstrap interval is not corrected for skewness, of which only its `skewed` flag warns.",
             "The `skewed` flag follows the sample's skewness, which small samples understate: with few",
             "identities of skewed scores it is missing from the samples that need it most. No method that",
             "was tried holds for groups that are skewed and unequal in size and spread at once; their rows",

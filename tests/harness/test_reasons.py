@@ -88,3 +88,21 @@ def test_a_recogniser(more: tuple[object, ...], tmp_path: Path, capsys: pytest.C
     target = f"{tmp_path / 'eye.py'}:Eye"
     assert call(capsys, "audit", pairs, "--target", target, "--out", tmp_path / "run", *more).status == 0
     assert any(place.startswith("record.recognition.") for place in check_reasons(tmp_path / "run"))
+
+
+def test_a_mean_of_identities_without_spread_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Every identity has the mean .125, its pairs do not.
+    rows = [
+        row(f"p{identity}-{index}", 0.5, 0.5 + 0.125 + step, identity=f"p{identity}", demographic="WM")
+        for identity in range(4)
+        for index, step in enumerate((0.25, -0.25))
+    ]
+    table = scores(tmp_path / "s.csv", rows)
+    assert call(capsys, "audit", "--scores", table, "--out", tmp_path / "run").status == 0
+    check_reasons(tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))
+    mean = record["details"][0]["identity_mean"]
+    assert (mean["delta"], mean["low"], mean["status"]) == (0.125, None, "zero_variance")
+    assert mean["reason"] == "the deltas differ by no more than floating-point rounding"
