@@ -19,7 +19,7 @@ from harness.tables import (
     spreadsheet_text,
     two_digits,
 )
-from targets.base.text import counted
+from targets.base.text import counted, shortlist
 
 
 def difference_tables(record: Record, by: str = "demographic") -> dict[str, DisparityTable]:
@@ -141,12 +141,12 @@ def interaction_table(record: Record, by: str) -> DisparityTable | None:
     heads = ("difference", *strata, f"between strata, {level} bands", "p", "p adjusted")
     flags = {flag for _, item in crossed for flag in item.test.flags}
     flags |= {flag for _, item in crossed for one in item.within for flag in one.flags}
-    reasons = {
-        f"no test, {entry.attribute}, {entry.concept}: {item.test.reason}"
-        for entry, item in crossed
-        if item.test.p is None
-    }
-    notes = [*(note for flag, note in FLAG_NOTES.items() if flag in flags), *sorted(reasons)]
+    without: dict[str, list[str]] = {}
+    for entry, item in crossed:
+        if item.test.p is None:
+            without.setdefault(item.test.reason, []).append(f"{entry.attribute} / {entry.concept}")
+    reasons = [f"no test, {reason}: {shortlist(names)}" for reason, names in without.items()]
+    notes = [*(note for flag, note in FLAG_NOTES.items() if flag in flags), *reasons]
     return DisparityTable(title, heads, tuple(rows), tuple(notes), justify="left")
 
 

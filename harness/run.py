@@ -78,7 +78,8 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
     if any(entry.interaction for entry in record.disparities):
         write_text(run / TABLES / "interactions.csv", interactions_to_csv(record))
     write_text(run / TABLES / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))
-    write_text(run / TABLES / "deltas.tex", to_latex(disparity_table(record, record.rows)))
+    typeset = [disparity_table(record, record.rows), *plan_tables(record, record.rows)]
+    write_text(run / TABLES / "deltas.tex", "".join(map(to_latex, typeset)))
     if record.recognition:
         write_text(run / TABLES / "recognition.csv", recognition_csv(record))
         write_text(run / TABLES / "det.csv", det_csv(record))
