@@ -38,15 +38,15 @@ class Terms:
         margin: positive.
         harmful: the direction that does harm.
         alpha: one-sided, in (0, 0.5].
-        worst: largest change that one identity can suffer; None where nobody says.
-        unknown: why ``worst`` is None, and what to add.
+        largest: change that one identity can suffer; None where nobody says.
+        unknown: why ``largest`` is None, and what to add.
         unseen: whether a pass needs room for breaks that the sample could not show.
     """
 
     margin: float
     harmful: Harmful
     alpha: float
-    worst: float | None = 1.0
+    largest: float | None = 1.0
     unknown: str = ""
     unseen: bool = True
 
@@ -162,7 +162,7 @@ def score_change(runs: ComparedRuns, score: Score, groups: Sequence[str], terms:
     """
     found = []
     for group in groups:
-        part = _group(runs, score, group, terms.worst or 0.0)
+        part = _group(runs, score, group, terms.largest or 0.0)
         if isinstance(part, Change):
             return part
         found.append(part)
@@ -178,7 +178,7 @@ def paired_scores_change(before: Sides, after: Sides, clusters: IntArray, terms:
         clusters: integer codes of the identities, shape (n,).
         terms: what the change is held against.
     """
-    return _held_groups([_estimated(before, after, clusters, terms.worst or 0.0)], terms)
+    return _held_groups([_estimated(before, after, clusters, terms.largest or 0.0)], terms)
 
 
 def _held_groups(found: Sequence[_Group], terms: Terms) -> Change:
@@ -303,10 +303,10 @@ def held(
         p_beyond=float(test.p_beyond),
         failing=failing,
     )
-    if terms.worst is None and (terms.unseen or counts.lost):
+    if terms.largest is None and (terms.unseen or counts.lost):
         return replace(known, cannot_pass=terms.unknown)
     if terms.unseen:
-        worst = terms.worst or 0.0
+        worst = terms.largest or 0.0
         parts = tuple(count / sum(people) for count in people)
         known = replace(
             known,

@@ -297,11 +297,14 @@ def _check(
         unchanged = unchanged_rates(opened.runs)
     else:
         score = _score_of(rule)
-        worst, unknown = _worst_change(rule, opened.runs)
-        terms = replace(terms, worst=worst, unknown=unknown)
+        largest, unknown = _largest_change(rule, opened.runs)
+        terms = replace(terms, largest=largest, unknown=unknown)
         planned = replace(planned, terms=terms, constant=constant_score(opened.runs, score, groups))
         change = score_change(opened.runs, score, groups, terms)
         unchanged = unchanged_scores(opened.runs, score, groups, rule.margin)
+    claim = opened.runs.base.record.no_claim or opened.runs.new.record.no_claim
+    if rule.metric == "difference" and claim and not change.missing:
+        change = replace(change, undefined=claim)
     return planned, replace(change, unchanged="" if change.missing else unchanged)
 
 
@@ -319,7 +322,7 @@ def _rate_change(rule: Rule, groups: tuple[str, ...], opened: _Opened, terms: Te
     return rates.change(Wanted(rule.quantity, rule.kind, rule.side, rule.attribute), groups, terms)
 
 
-def _worst_change(rule: Rule, runs: ComparedRuns) -> tuple[float | None, str]:
+def _largest_change(rule: Rule, runs: ComparedRuns) -> tuple[float | None, str]:
     """The largest change that one identity can suffer, or None and why it is unknown."""
     if rule.worst_change is not None:
         return rule.worst_change, ""

@@ -166,7 +166,7 @@ def _check_json(check: Check) -> dict[str, Any]:
         "groups": list(check.groups),
         "since": check.planned.since,
         "margin_in_force": check.planned.terms.margin,
-        "worst_change_in_force": check.planned.terms.worst,
+        "largest_change_in_force": check.planned.terms.largest,
         "unchanged": bool(change.unchanged),
         "outcome": check.outcome,
         "reason": check.reason,

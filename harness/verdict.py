@@ -126,7 +126,7 @@ def _lost(change: Change) -> str:
 
 def _lost_change(terms: Terms, change: Change) -> float:
     """The change that the lost pairs alone may be."""
-    return change.lost_share * (terms.worst or 0.0)
+    return change.lost_share * (terms.largest or 0.0)
 
 
 def _too_few(change: Change, limits: Limits) -> str:
@@ -149,16 +149,20 @@ def _at_worst(change: Change, planned: Planned, limits: Limits) -> tuple[float, 
     low, high = change.worst_low, change.worst_high
     further = low if -low > high else high
     bound = {"lower": low, "higher": high, "both": further}[planned.terms.harmful]
-    where = f"between {low:.3g} and {high:.3g}" if planned.terms.harmful == "both" else f"{bound:.3g}"
+    where = {
+        "lower": f"may be as low as {low:.3g}",
+        "higher": f"may be as high as {high:.3g}",
+        "both": f"may lie between {low:.3g} and {high:.3g}",
+    }[planned.terms.harmful]
     if not planned.terms.unseen:
-        return bound, f"at worst {where} (breaks that no identity of the sample shows are ignored)"
+        return bound, f"{where} (breaks that no identity of the sample shows are ignored)"
     what = "pairs of identities" if change.floor.both_of_a_pair else "identities"
     unseen = f"up to {100 * change.unseen:.2g} % of {what} may have broken unseen"
     least = _identities(planned.terms, change, limits, planned.terms.margin, 0.0, se=0.0)
     total = " in both groups" if len(change.floor.parts) > 1 else ""
     return (
         bound,
-        f"at worst {where} ({unseen}; the margin has room for that from {least} identities{total} on)",
+        f"{where} ({unseen}; the margin has room for that from {least} identities{total} on)",
     )
 
 

@@ -247,3 +247,17 @@ def test_groups_that_show_the_same_people_are_compared_person_by_person(
     half = (theirs.confidence_interval(0.95).high - theirs.confidence_interval(0.95).low) / 2
     assert check.change.df == pytest.approx(39)
     assert check.change.high - check.change.change == pytest.approx(half)
+
+
+def test_a_model_that_filtered_its_own_data_gets_no_difference_rule(tmp_path: Path) -> None:
+    cells = {("sunglasses", g): spread(100, 0.3, 0.05, seed=i) for i, g in enumerate(("WM", "BF"))}
+    base = write_deltas(tmp_path / "a", cells)
+    new = write_deltas(tmp_path / "b", {key: values + 1e-9 for key, values in cells.items()})
+    rule = {"metric": "difference", "group": ["WM", "BF"], "margin": 0.2, "harmful": "both"}
+    assert one(new, base, tmp_path, **rule).outcome == "pass"
+    file = new / "record.json"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"filtered_by": []', '"filtered_by": ["age"]'), encoding="utf-8")
+    check = one(new, base, tmp_path, **rule)
+    assert check.outcome == "inconclusive"
+    assert "the same weights filtered the dataset (age detector)" in check.reason
