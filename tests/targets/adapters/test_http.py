@@ -14,6 +14,7 @@ import pytest
 from targets.base.errors import InputError, TargetError
 from targets.catalogue import load_target
 from targets.drawn_pictures import drawn_faces
+from targets.scoring import call_target
 from tests.targets.http_server import ABOUT, Handler
 from tests.targets.tools import conforms, facedelta, pairs_folder
 
@@ -101,6 +102,16 @@ def test_a_null_row_is_no_answer_with_the_servers_reason(url: str, handler: type
     loaded.close()
     assert scores.reasons == (None, "no_face", "no_answer")
     assert np.isnan(scores.values[1:]).all()
+
+
+def test_a_server_says_what_a_null_row_means(url: str, handler: type[Chosen]) -> None:
+    handler.about = {**ABOUT, "nan_means": "no_face"}
+    handler.answers = {"scores": [[0.5, 1], None, [None, None]]}
+    loaded = load_target(f"http:{url}")
+    assert call_target(loaded, drawn_faces(3), ["a", "b", "c"]).reasons == (None, "no_face", "no_face")
+    handler.answers = {"scores": [[0.5, 1], None, None], "reasons": [None, None, "no_answer"]}
+    assert call_target(loaded, drawn_faces(3), ["a", "b", "c"]).reasons == (None, "no_face", "no_answer")
+    loaded.close()
 
 
 def test_an_embedder(url: str, handler: type[Chosen]) -> None:
