@@ -239,7 +239,7 @@ def main() -> None:
     print(f"whole report on 20,000 embeddings: {report['wall']:.1f} s, CPU {report['cpu']:.1f} s (target 60)")
     print(f"peak memory {peak:.2f} GiB (target 4), CPU {time.process_time():.1f} s")
     for design in RATIO_DESIGNS:
-        size = ratio_size(settings.draws, design)
+        size = ratio_size(max(settings.draws // 5, 20), design)
         print(f"ratios of FMR at 5 %, {design}: among sources {size['among']:.3f}, ", end="")
         print(f"edits with sources {size['between']:.3f}", flush=True)
     for people in (20, 60, 100):
