@@ -99,8 +99,8 @@ def test_the_page_says_in_words_where_it_fails(tmp_path, monkeypatch):
     coverage.main()
     page = (tmp_path / "new" / "README.md").read_text()
     assert "--draws 40" in page
-    assert "- default interval, normal scores: " in page
-    assert "- 36 rows of eight groups: " in page
+    assert "- default interval, normal scores:" in page
+    assert "- 36 rows of eight groups:" in page
     names = {path.stem for path in (tmp_path / "new").glob("*.csv")}
     assert names == {"intervals", "skewed", "bootstrap", "groups", "families", "planted"}
 
@@ -108,4 +108,4 @@ def test_the_page_says_in_words_where_it_fails(tmp_path, monkeypatch):
 def test_failures_are_rates_beyond_chance():
     row = {"scores": "x", "nominal": 0.05, "rate": 0.09, "mc_se": 0.001}
     assert failures([row], ("scores",)) == "\n  - x: 9.00% at 5.0%"
-    assert failures([{**row, "rate": 0.076}, {**row, "mc_se": 0.01}], ("scores",)) == "nowhere"
+    assert failures([{**row, "rate": 0.076}, {**row, "mc_se": 0.01}], ("scores",)) == " nowhere"
