@@ -30,12 +30,14 @@ class Asking:
         references: other source pictures behind each ``match``; None to take as many as all have.
         keep_identical: count pairs whose two pictures have the same pixels instead of excluding them.
         show_progress: a bar on a terminal, a line a minute in a log.
+        resume: go on with an earlier run of a target whose weights have no digest.
     """
 
     cache_root: Path
     references: int | None = None
     keep_identical: bool = False
     show_progress: bool = True
+    resume: bool = False
 
 
 def audit_pairs(
@@ -93,7 +95,12 @@ def audit_pictures(
     pictures = [*pairs.source, *pairs.transformed]
     cautions: list[str] = []
     seen = score_pictures(
-        loaded, pictures, asking.cache_root, show_progress=asking.show_progress, caution=cautions.append
+        loaded,
+        pictures,
+        asking.cache_root,
+        show_progress=asking.show_progress,
+        caution=cautions.append,
+        resume=asking.resume,
     )
     source = [seen[picture.name] for picture in pairs.source]
     transformed = [seen[picture.name] for picture in pairs.transformed]

@@ -38,7 +38,7 @@ from harness.terminal import console
 from targets.base.config import validated
 from targets.base.errors import InputError
 from targets.base.text import counted, message_line
-from targets.cache import forget_unpinned
+from targets.cache import forget_unpinned, has_earlier_answers
 from targets.card import TargetCard
 from targets.catalogue import LoadedTarget, available, load_target
 from targets.conformance import run_checks
@@ -144,6 +144,10 @@ def audit(
             "A column 'person' says it too."
         ),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with a killed run of a target whose weights have no digest."),
+    ] = False,
     encoding: EncodingOption = "utf-8",
     config: ConfigOption = None,
     split: SplitOption = None,
@@ -183,12 +187,20 @@ def audit(
             data = load_pairs(pairs, encoding, whose, config, split)
             words = zero_shot_phrases(data.labels.attribute, options.groups_of)
             loaded = load_target(target, _parse_settings(settings), words)
-            asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress)
+            asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress, resume)
+            if not resume and has_earlier_answers(asking.cache_root, loaded.card):
+                typer.echo(_NOT_USED, err=True)
             outcomes, record = audit_pairs(data, loaded, options, asking, candidates=candidates)
         show_run(console(), record, outcomes, out)
         # Without a digest of the weights a later run could silently reuse another model's scores.
         forget_unpinned(out / CACHE)
     check_failures(record, outcomes, out)
+
+
+_NOT_USED = (
+    "answers of a run that did not end are left alone: the target's weights have no digest, and it may be "
+    "another by now; with --resume a few are asked again, and the others used if those are the same"
+)
 
 
 def _cache_root(out: Path, cache: Path | None, loaded: LoadedTarget) -> Path:

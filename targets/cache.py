@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,8 @@ from targets.code import program_digest
 from targets.protocol import FloatArray
 
 FLUSH_INTERVAL_S = 5.0
-IN_FORCE_FILE = "in_force.json"
+KEY_FILE, IN_FORCE_FILE = "key.json", "in_force.json"
+RUN = "run"
 _SCHEMA = pa.schema(
     [("pixel_hash", pa.string()), ("reason", pa.string()), ("values", pa.list_(pa.float64()))]
 )
@@ -39,37 +41,62 @@ class ScoreCache:
 
     directory: Path
     rows: dict[str, tuple[str | None, FloatArray]] = field(default_factory=dict)
+    earlier: dict[str, tuple[str | None, FloatArray]] = field(default_factory=dict)
     in_force: dict[str, Any] = field(default_factory=dict)
     _unsaved: list[str] = field(default_factory=list)
     _saved_at: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def open(cls, root: Path, card: TargetCard, in_force: dict[str, Any] | None = None) -> ScoreCache:
+    def open(
+        cls,
+        root: Path,
+        card: TargetCard,
+        in_force: dict[str, Any] | None = None,
+        *,
+        run: str = "",
+        resume: bool = False,
+    ) -> ScoreCache:
         """Open the cache of one target under ``root``; another model, setting or concept list is another.
 
-        ``in_force`` is what the target finds out while it is asked: filled here from an earlier run, kept
-        before the first scores that depend on it.
+        Args:
+            root: folder of all caches.
+            card: of the target. Without digests of its weights nobody knows whether it is the same in another
+                run, and the cache is this run's alone.
+            in_force: what the target finds out while it is asked: filled here from an earlier run, kept
+                before the first scores that depend on it.
+            run: which run this is.
+            resume: whether a target without digests may go on with an earlier run: what that knew is in
+                ``earlier`` until ``adopt``.
         """
-        key = {
-            "name": card.name,
-            "kind": card.kind,
-            "weights": card.weights,
-            "code": card.code,
-            "versions": card.versions,
-            "settings": card.settings,
-            "concepts": list(card.concepts),
-            "program": program_digest(),
-            "nan_means": card.nan_means,
-        }
-        directory = root / settings_digest(key)[:CACHE_DIGITS]
-        cache = cls(directory, in_force={} if in_force is None else in_force)
-        if directory.is_dir():
-            cache._recall()
-            for shard in sorted(directory.glob("*.parquet")):
-                cache._load(shard)
-        else:
-            write_json(directory / "key.json", key)
+        key = _key_of(card)
+        cache = cls._at(root, key if card.pinned else {**key, RUN: run}, {} if in_force is None else in_force)
+        if resume and not cache.rows and not card.pinned:
+            found = [cls(path, in_force=cache.in_force)._loaded() for path in _earlier(root, key)]
+            last = max(found, key=lambda one: len(one.rows), default=cache)
+            cache.earlier = last.rows
+            last._recall()
         return cache
+
+    @classmethod
+    def _at(cls, root: Path, key: dict[str, Any], in_force: dict[str, Any]) -> ScoreCache:
+        cache = cls(root / settings_digest(key)[:CACHE_DIGITS], in_force=in_force)
+        if cache.directory.is_dir():
+            cache._recall()
+            return cache._loaded()
+        write_json(cache.directory / KEY_FILE, key)
+        return cache
+
+    def _loaded(self) -> ScoreCache:
+        for shard in sorted(self.directory.glob("*.parquet")):
+            self._load(shard)
+        return self
+
+    def adopt(self) -> None:
+        """Use the answers of the earlier run."""
+        for pixel_hash, (reason, values) in self.earlier.items():
+            self.add(pixel_hash, reason, values)
+        self.earlier = {}
+        self.save(at_once=True)
 
     def _recall(self) -> None:
         path = self.directory / IN_FORCE_FILE
@@ -116,13 +143,53 @@ class ScoreCache:
         self._saved_at = time.monotonic()
 
 
+def _key_of(card: TargetCard) -> dict[str, Any]:
+    return {
+        "name": card.name,
+        "kind": card.kind,
+        "weights": card.weights,
+        "code": card.code,
+        "versions": card.versions,
+        "settings": card.settings,
+        "concepts": list(card.concepts),
+        "program": program_digest(),
+        "nan_means": card.nan_means,
+    }
+
+
+def _keys(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every cache under ``root`` with its key."""
+    for path in root.glob(f"{CACHED}/{KEY_FILE}"):
+        try:
+            key = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        if isinstance(key, dict):
+            yield path.parent, key
+
+
+def _earlier(root: Path, key: dict[str, Any]) -> list[Path]:
+    """Caches of other runs of a target without digests."""
+    wanted = settings_digest(key)
+    return sorted(
+        path
+        for path, found in _keys(root)
+        if RUN in found and settings_digest({n: v for n, v in found.items() if n != RUN}) == wanted
+    )
+
+
+def has_earlier_answers(root: Path, card: TargetCard) -> bool:
+    """Whether an earlier run of a target without digests left answers that ``resume`` could use."""
+    return not card.pinned and any(any(path.glob("*.parquet")) for path in _earlier(root, _key_of(card)))
+
+
 def forget_unpinned(root: Path) -> None:
     """Remove the caches under ``root`` of targets without digests of their weights.
 
     A later run could otherwise take the scores of another model for its own.
     """
-    for key in root.glob(f"{CACHED}/key.json"):
-        if not json.loads(key.read_text(encoding="utf-8"))["weights"]:
-            shutil.rmtree(key.parent)
+    for path, key in list(_keys(root)):
+        if not key.get("weights"):
+            shutil.rmtree(path)
     with suppress(OSError):
         root.rmdir()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -64,12 +65,14 @@ class LoadedTarget:
         card: what is known about it.
         batch_size: pictures per call.
         again: loads the same once more; None where the object came from elsewhere.
+        run: which loading this is: answers of a target without digests of its weights belong to one.
     """
 
     target: Target
     card: TargetCard
     batch_size: int
     again: Callable[[], LoadedTarget] | None = None
+    run: str = field(default_factory=partial(secrets.token_hex, 8))
 
     def settled_card(self) -> TargetCard:
         """The card with the settings that the target found out while it was asked."""

@@ -35,6 +35,7 @@ from targets.opening import (
 )
 from targets.opening import PictureRef as PictureRef
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, PictureId, Scores, Staged, declined
+from targets.resuming import take_up
 from targets.several_faces import SeveralFacesError
 
 ResultT = TypeVar("ResultT")
@@ -70,6 +71,7 @@ def score_pictures(
     *,
     show_progress: bool = True,
     caution: Callable[[str], None] | None = None,
+    resume: bool = False,
 ) -> dict[str, Seen]:
     """Ask a target about pictures.
 
@@ -79,6 +81,8 @@ def score_pictures(
         cache_root: folder that holds the cached scores of all targets.
         show_progress: a bar on a terminal, a line a minute in a log.
         caution: is told, in a sentence, what makes the answers doubtful.
+        resume: use the answers of an earlier run of a target whose weights have no digest, if it still gives
+            some of them.
 
     Returns:
         Picture name -> what was seen.
@@ -91,7 +95,9 @@ def score_pictures(
     with progress(f"asking {loaded.card.name}", len(distinct), enabled=show_progress) as advance:
         if loaded.card.kind == "recorded":
             return _look_up(loaded, distinct, advance)
-        cache = ScoreCache.open(cache_root, loaded.card, getattr(loaded.target, "in_force", None))
+        in_force = getattr(loaded.target, "in_force", None)
+        cache = ScoreCache.open(cache_root, loaded.card, in_force, run=loaded.run, resume=resume)
+        take_up(loaded.card, distinct, cache, partial(ask_target, loaded))
         try:
             return _ask(loaded, distinct, cache, advance, caution)
         finally:

@@ -296,6 +296,84 @@ def test_a_target_without_weights_is_never_answered_from_an_older_run(
     assert not (run / "cache").exists()
 
 
+CHANGING = """
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+
+class Grey:
+    concepts = ("grey",)
+    batch_size = 4
+
+    def __init__(self):
+        # As a server would, it may change without anybody seeing it.
+        self.gain = float((HERE / "gain.txt").read_text())
+        self.left = int((HERE / "left.txt").read_text())
+
+    def score(self, images):
+        with (HERE / "asked.txt").open("a") as stream:
+            stream.write("x" * len(images))
+        self.left -= len(images)
+        if self.left < 0:
+            raise RuntimeError("the server is down")
+        return np.full((len(images), 1), self.gain)
+"""
+
+
+def changing(folder: Path, gain: float, answers: int) -> str:
+    (folder / "gain.txt").write_text(str(gain))
+    (folder / "left.txt").write_text(str(answers))
+    (folder / "asked.txt").write_text("")
+    return target(folder, CHANGING)
+
+
+def test_two_models_never_share_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of both models gives every picture the same score, so every change is 0."""
+    table, run = drawn_pairs(tmp_path), tmp_path / "run"
+    audit = ("audit", table, "--out", run, "--target")
+    assert call(capsys, *audit, changing(tmp_path, 0.25, 10)).status == 2
+    # Another model, and the answers of the first may not be used even on request.
+    result = call(capsys, *audit, changing(tmp_path, 0.75, 99), "--resume")
+    assert result.status == 2
+    (line,) = result.err.splitlines()
+    assert "is not what it was in the run that --resume goes on with" in line
+    assert "0.25 then and 0.75 now" in line
+    result = call(capsys, *audit, changing(tmp_path, 0.75, 99))
+    assert result.status == 0
+    assert "--resume" in result.err
+    assert [cell["delta"] for cell in record_of(run)["cells"]] == [0, 0]
+    assert pq.read_table(run / "pairs.parquet")["source:grey"].unique().to_pylist() == [0.75]
+    assert not (run / "cache").exists()
+
+
+def test_a_killed_run_of_an_unpinned_target_goes_on_with_resume(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, run = drawn_pairs(tmp_path), tmp_path / "run"
+    audit = ("audit", table, "--out", run, "--target")
+    assert call(capsys, *audit, changing(tmp_path, 0.25, 10)).status == 2
+    answered = 8
+    result = call(capsys, *audit, changing(tmp_path, 0.25, 99), "--resume")
+    assert (result.status, result.err) == (0, "")
+    # Eight are asked about again, one more alone, and 24 - 8 are new.
+    assert len((tmp_path / "asked.txt").read_text()) == 8 + 1 + 24 - answered
+
+
+def test_answers_outlive_a_record_that_could_not_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, run = drawn_pairs(tmp_path), tmp_path / "run"
+    audit = ("audit", table, "--out", run, "--target")
+    full = OSError(28, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.run.write_record", lambda *_: (_ for _ in ()).throw(full))
+        assert call(capsys, *audit, changing(tmp_path, 0.25, 99)).status == 2
+    assert call(capsys, *audit, changing(tmp_path, 0.25, 99), "--resume").status == 0
+    assert len((tmp_path / "asked.txt").read_text()) == 8
+
+
 def test_a_target_that_depends_on_batch_mates_is_called_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

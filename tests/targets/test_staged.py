@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -36,6 +37,8 @@ class Means:
 
 
 class StagedMeans(Means):
+    card: ClassVar = {"name": "means", "weights": {"none": "0"}}
+
     def __init__(self) -> None:
         self.batches: list[int] = []
         self.threads: set[str] = set()

@@ -286,7 +286,7 @@ def test_a_resumed_run_scores_as_the_run_that_was_stopped(
     loaded.close()
     always(model, 200, spoken("Yes", [[("Yes", 0.6), ("No", 0.2)]]))
     loaded = load_target("vlm:tiny", settings)
-    seen = score_pictures(loaded, pictures, tmp_path, show_progress=False)
+    seen = score_pictures(loaded, pictures, tmp_path, show_progress=False, resume=True)
     loaded.close()
     assert [item.values.tolist() for item in seen.values()] == [[1.0, 1.0]] * 5
     assert loaded.settled_card().settings["scores"] == "first words"
