@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,10 +106,11 @@ def _keep(picture: Picture, out: Path, rows: dict[str, _Row], pair_ids: list[str
 
 
 def _manifest(rows: dict[str, _Row]) -> str:
+    """The manifest as CSV; pair ids are separated by spaces, and quoted as in a shell where they hold some."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["file_name", "pixel_hash", "pair_ids", "used_by"])
     for name, row in sorted(rows.items()):
         used_by = KEPT if row.kept else REJECTED
-        writer.writerow([name, row.pixel_hash, " ".join(dict.fromkeys(row.pair_ids)), used_by])
+        writer.writerow([name, row.pixel_hash, shlex.join(dict.fromkeys(row.pair_ids)), used_by])
     return stream.getvalue()

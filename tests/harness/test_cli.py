@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -106,3 +108,15 @@ def test_no_bar_in_a_pipe(tmp_path: Path) -> None:
     result = command("audit", table, "--target", f"{path}:Fickle", "--out", tmp_path / "run")
     assert result.status == 0, result.err
     assert result.err == ""
+
+
+def test_pair_ids_with_spaces_survive_in_the_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = drawn_pairs(tmp_path, groups=("WM",), identities=1)
+    text = table.read_text(encoding="utf-8").replace("WM00-1-glasses,", "first pair of 'WM',", 1)
+    table.write_text(text, encoding="utf-8")
+    assert call(capsys, "capture", "export", table, "--out", tmp_path / "out").status == 0
+    with (tmp_path / "out" / "manifest.csv").open(newline="", encoding="utf-8") as stream:
+        ids = [name for row in csv.DictReader(stream) for name in shlex.split(row["pair_ids"])]
+    assert sorted(ids) == ["WM00-2-glasses"] * 2 + ["first pair of 'WM'"] * 2
