@@ -106,7 +106,7 @@ def _keep(picture: Picture, out: Path, rows: dict[str, _Row], pair_ids: list[str
 
 
 def _manifest(rows: dict[str, _Row]) -> str:
-    """The manifest as CSV; pair ids are separated by spaces, and quoted as in a shell where they hold some."""
+    """The manifest as CSV; pair ids stand with spaces between, quoted as in a shell where they hold some."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["file_name", "pixel_hash", "pair_ids", "used_by"])
