@@ -9,6 +9,7 @@ from dataset_builder.funnel import FunnelCell
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.taxonomy import Taxonomy
 from dataset_builder.schema.verdict import REASONS
+from targets.base.text import without_control_characters
 
 CONFIGS = ("pairs", "sources", "candidates", "verdicts")
 
@@ -47,22 +48,21 @@ def card_text(
         filtering: lines about attrition, the audit sample and what no detector could tell.
     """
     n_candidates = sum(cell.candidates for cell in cells)
-    return "\n".join(
-        [
-            _header(recipe, files),
-            f"# {recipe.title}",
-            "",
-            *(f"{note}\n" for note in recipe.notes),
-            f"{n_kept:,} counterfactual pairs, filtered from {n_candidates:,} candidates over {n_sources:,}",
-            "source faces. A pair is a source face, and the same face with one attribute added.",
-            "",
-            *_intended_use(),
-            *_configs(),
-            *_filter(recipe, detectors),
-            *_funnel(cells, taxonomy),
-            *filtering,
-        ]
-    )
+    lines = [
+        _header(recipe, files),
+        f"# {recipe.title}",
+        "",
+        *(f"{note}\n" for note in recipe.notes),
+        f"{n_kept:,} counterfactual pairs, filtered from {n_candidates:,} candidates over {n_sources:,}",
+        "source faces. A pair is a source face, and the same face with one attribute added.",
+        "",
+        *_intended_use(),
+        *_configs(),
+        *_filter(recipe, detectors),
+        *_funnel(cells, taxonomy),
+        *filtering,
+    ]
+    return without_control_characters("\n".join(lines))
 
 
 def _header(recipe: Recipe, files: Mapping[str, Sequence[str]]) -> str:

@@ -13,6 +13,7 @@ from dataset_builder.making import read_share
 from dataset_builder.pipeline import Build
 from dataset_builder.recipe import find_recipe
 from harness.demo import print_built
+from harness.streams import tell
 from harness.terminal import console
 from targets.base.errors import InputError
 from targets.base.text import counted
@@ -63,11 +64,11 @@ def build_command(
 
         job.check_making()
         sheets = tune_edits(path, out, out / WORK_FOLDER, show_progress=progress)
-        typer.echo(f"{counted(len(sheets), 'contact sheet')} written to {sheets[0].parent}")
+        tell(f"{counted(len(sheets), 'contact sheet')} written to {sheets[0].parent}")
     elif share is not None:
         job.check_making()
         sources, transformed = job.make(read_share(share))
-        typer.echo(
+        tell(
             f"share {share}: {counted(len(sources), 'source face')} and "
             f"{counted(len(transformed), 'transformed face')}; build without --share when all shares are made"
         )
@@ -78,10 +79,10 @@ def build_command(
 def _show_plan(job: Build) -> None:
     """Print what a build will do, and end as it would if something is missing."""
     for line in job.plan().lines():
-        typer.echo(line)
+        tell(line)
     faults = list(job.faults())
     for fault in faults[1:]:
-        typer.echo(f"also missing      {fault}")
+        tell(f"also missing      {fault}")
     if faults:
         raise faults[0]
 

@@ -32,7 +32,7 @@ from harness.pairs import Identities, load_pairs, load_scores
 from harness.probes import zero_shot_phrases
 from harness.recipe_commands import add_commands as add_recipe_commands
 from harness.run import check_failures, show_run
-from harness.streams import write_out
+from harness.streams import tell, write_out
 from harness.table_command import table
 from harness.terminal import console
 from targets.base.config import validated
@@ -241,7 +241,7 @@ def targets_check(
         loaded.close()
     for result in results:
         words = message_line(result.fault or result.rule)
-        typer.echo(f"{'FAIL' if result.fault else 'ok':4}  {result.name:20} {words}")
+        tell(f"{'FAIL' if result.fault else 'ok':4}  {result.name:20} {words}")
     broken = [result.name for result in results if result.fault]
     if broken:
         raise InputError(f"target {spec} breaks {counted(len(broken), 'rule')}: {', '.join(broken)}")
@@ -263,9 +263,9 @@ def capture_export(
     loaded = load_pairs(pairs, encoding, config=config, split=split)
     done = export_pictures(loaded, out, candidates=candidates, show_progress=progress)
     for fault in done.faults:
-        typer.echo(f"left out: {message_line(fault)}", err=True)
+        tell(f"left out: {message_line(fault)}", err=True)
     more = f", {done.rejected:,} of them of rejected candidates only," if done.rejected else ""
-    typer.echo(f"{counted(done.pictures, 'picture')}{more} and manifest.csv written to {out}")
+    tell(f"{counted(done.pictures, 'picture')}{more} and manifest.csv written to {out}")
     if done.faults:
         count = counted(len(done.faults), "picture")
         raise InputError(f"{count} could not be exported; the others are in {out}")
@@ -295,7 +295,7 @@ def detector_train(
     )
     model.save(out)
     for line in in_words(model.card["held_out"]):
-        typer.echo(line)
+        tell(line)
 
 
 @app.command()
@@ -313,7 +313,7 @@ def doctor() -> None:
     """Say what is installed, what is missing, and what would go wrong."""
     findings = examine()
     for finding in findings:
-        typer.echo(f"{finding.state:8}{finding.subject:18}{finding.detail}")
+        tell(f"{finding.state:8}{finding.subject:18}{finding.detail}")
     faults = [finding.subject for finding in findings if finding.state == "fault"]
     if faults:
         raise InputError(f"to mend: {', '.join(faults)}")

@@ -13,7 +13,7 @@ from harness.compare import Comparison, compare_runs, comparison_csv, comparison
 from harness.gate import gate
 from harness.gate_output import append_step_summary, print_gate, write_gate_json, write_junit
 from harness.report.page import write_report
-from harness.streams import write_out
+from harness.streams import tell, write_out
 from harness.tables import DisparityTable, to_markdown
 from harness.terminal import console, print_table, say
 from targets.base.errors import InputError
@@ -107,7 +107,7 @@ def report_command(
     ] = None,
 ) -> None:
     """Write RUN/report.html: one page that needs no network; of a recogniser also RUN/figures."""
-    typer.echo(f"written to {write_report(run, pictures)}")
+    tell(f"written to {write_report(run, pictures)}")
 
 
 def _differences_table(found: Comparison) -> DisparityTable:

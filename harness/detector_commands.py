@@ -28,6 +28,7 @@ from dataset_builder.detect.tuning import judged_faces, tune, untunable
 from dataset_builder.folder import WORK_FOLDER
 from dataset_builder.published import read_build
 from dataset_builder.schema.taxonomy import Taxonomy
+from harness.streams import tell
 from targets.base.errors import InputError
 from targets.catalogue import load_target
 
@@ -70,11 +71,11 @@ def confusion_command(
         candidates = relabelled(candidates, _labeller(detector, known, dataset, progress=progress))
     groups = list(known.groups)
     for cell in confusion(candidates, list(presence(known)), groups):
-        typer.echo(_confusion_line(cell))
+        tell(_confusion_line(cell))
     kept = verdicts(candidates, known, recipe)
-    typer.echo("\nkept under the truth / under the detector / under both:")
+    tell("\nkept under the truth / under the detector / under both:")
     for count in kept_counts(candidates, kept):
-        typer.echo(f"{count.attribute} {count.group}: {count.truth} / {count.detector} / {count.both}")
+        tell(f"{count.attribute} {count.group}: {count.truth} / {count.detector} / {count.both}")
     if target is None:
         return
     loaded = load_target(target)
@@ -83,9 +84,9 @@ def confusion_command(
         found = effects(candidates, kept, loaded, cache, show_progress=progress)
     finally:
         loaded.close()
-    typer.echo(f"\nmean change of {loaded.card.name}, truth -> detector, 99.9 % intervals by identity:")
+    tell(f"\nmean change of {loaded.card.name}, truth -> detector, 99.9 % intervals by identity:")
     for effect in found:
-        typer.echo(_effect_line(effect))
+        tell(_effect_line(effect))
 
 
 def _labeller(path: Path, taxonomy: Taxonomy, dataset: Path, *, progress: bool) -> PairLabeller:
@@ -150,7 +151,7 @@ def choose_command(
     )
     found.save(out)
     for line in _choice_lines(found, [path.name for path in detector]):
-        typer.echo(line)
+        tell(line)
 
 
 def _pair(item: Candidate) -> FacePair:
@@ -209,6 +210,6 @@ def tune_command(
     tuned.save(out)
     for item in table:
         if item.threshold is not None:
-            typer.echo(item.in_words(recall))
+            tell(item.in_words(recall))
     if untunable(table):
-        typer.echo(untunable(table))
+        tell(untunable(table))

@@ -71,6 +71,8 @@ def _other_end(error: BaseException) -> int:
     if any(kind.__name__ == "ClickException" for kind in type(error).__mro__):
         from typer.rich_utils import rich_format_error
 
+        if isinstance(said := getattr(error, "message", None), str):
+            error.message = message_line(said)  # type: ignore[attr-defined]
         rich_format_error(error)  # type: ignore[arg-type]
         return FacedeltaError.exit_status
     # typer exits by itself where a pipe is closed; any other exit was asked for by code that may not.

@@ -16,7 +16,7 @@ from harness.numbers import number
 from harness.tables import escape_markdown
 from harness.terminal import print_columns, say
 from targets.base.files import atomic, write_json
-from targets.base.text import counted
+from targets.base.text import counted, without_control_characters
 
 GATE_SCHEMA = "facedelta.gate/1"
 _HEADS = ("check", "outcome", "change", "bound", "margin", "pairs", "identities", "to decide")
@@ -116,7 +116,7 @@ def _in_lines(check: Check) -> str:
 
 
 def _xml(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", text)
+    return _NOT_XML.sub("\ufffd", without_control_characters(text))
 
 
 def append_step_summary(path: Path, result: GateResult) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dataset_builder.shipped import copy_recipe, shipped_recipe, shipped_recipes
+from harness.streams import tell, write_out
 
 NameArgument = Annotated[str, typer.Argument(help="A shipped recipe's name.")]
 
@@ -22,12 +23,12 @@ def add_commands(app: typer.Typer) -> None:
 def list_command() -> None:
     """List the shipped recipes."""
     for name, title in shipped_recipes().items():
-        typer.echo(f"{name:20} {title}")
+        tell(f"{name:20} {title}")
 
 
 def show_command(name: NameArgument) -> None:
     """Print a shipped recipe."""
-    typer.echo(shipped_recipe(name).read_text(encoding="utf-8"), nl=False)
+    write_out(shipped_recipe(name).read_text(encoding="utf-8"))
 
 
 def copy_command(
@@ -36,4 +37,4 @@ def copy_command(
 ) -> None:
     """Copy a shipped recipe, with the files that it needs, to change it."""
     for path in copy_recipe(name, folder):
-        typer.echo(f"written to {path}")
+        tell(f"written to {path}")

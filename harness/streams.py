@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from targets.base.errors import InputError
+from targets.base.text import console_text
 
 
 class _Lasting(io.FileIO):
@@ -71,7 +72,7 @@ def write_out(text: str) -> None:
         BrokenPipeError: nobody reads.
         InputError: the device is full or broken.
     """
-    sys.stdout.write(text)
+    sys.stdout.write(console_text(text))
     output = _flushed()
     if output is None or output.fault is None:
         return
@@ -79,6 +80,13 @@ def write_out(text: str) -> None:
     if output.fault.errno == errno.EPIPE:
         raise BrokenPipeError("nobody reads standard output")
     raise InputError(f"standard output can't be written: {output.fault.strerror}")
+
+
+def tell(text: str, *, err: bool = False) -> None:
+    """Write a line to standard output, or to standard error; nothing of it is obeyed."""
+    stream = sys.stderr if err else sys.stdout
+    stream.write(console_text(text) + "\n")
+    stream.flush()
 
 
 def close_streams() -> None:

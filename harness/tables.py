@@ -19,7 +19,7 @@ from harness.record import Cell, Detail, Discovery, Finding, Interval, Record
 from harness.stats import hall
 from targets.base.errors import InputError
 from targets.base.tables import parse_number, read_table
-from targets.base.text import nearest
+from targets.base.text import nearest, without_control_characters
 
 FLAG_MARKS = {
     "few_identities": "†",
@@ -334,7 +334,8 @@ def _pipe(cells: Sequence[str]) -> str:
 def escape_markdown(text: str) -> str:
     """Text on one line that can't become HTML, a link, emphasis or another table cell."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]#|!~])", r"\\\1", " ".join(text.split()))
+    line = without_control_characters(" ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]#|!~])", r"\\\1", line)
 
 
 def to_csv(record: Record) -> str:

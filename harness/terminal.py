@@ -18,7 +18,7 @@ from harness.recognition_tables import refusal
 from harness.record import Record
 from harness.report import words
 from harness.tables import DisparityTable
-from targets.base.text import counted, shortlist, without_control_characters
+from targets.base.text import console_text, counted, shortlist
 
 PIPE_WIDTH = 200
 """Columns where no terminal says how many there are; rich would take 80."""
@@ -46,7 +46,7 @@ def print_table(out: Console, table: DisparityTable) -> None:
 
 def say(out: Console, text: str) -> None:
     """Print a line as it is: the terminal breaks it, a pipe gets it whole."""
-    out.print(without_control_characters(text), markup=False, soft_wrap=True)
+    out.print(console_text(text), markup=False, soft_wrap=True)
 
 
 def print_columns(
@@ -69,11 +69,8 @@ def print_columns(
         rows: labels and texts; a text may have several lines.
         justify: of the other columns.
     """
-    title, *heads = (without_control_characters(text) for text in (title, *heads))
-    rows = [
-        ([*map(without_control_characters, labels)], [*map(without_control_characters, texts)])
-        for labels, texts in rows
-    ]
+    title, *heads = (console_text(text) for text in (title, *heads))
+    rows = [([*map(console_text, labels)], [*map(console_text, texts)]) for labels, texts in rows]
     label_widths = [
         max(map(cell_len, (head, *(labels[index] for labels, _ in rows))))
         for index, head in enumerate(label_heads)

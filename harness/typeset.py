@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.tables import DisparityTable
+from targets.base.text import without_control_characters
 
 LONGEST = 40
 """More rows than this don't fit on a page: LaTeX then gets a longtable."""
@@ -67,7 +68,7 @@ def to_html(tables: Sequence[DisparityTable]) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     )
-    title = html.escape(tables[0].title)
+    title = html.escape(without_control_characters(tables[0].title))
     return f"{head}<title>{title}</title>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
 
 
@@ -77,7 +78,8 @@ def _styled(table: DisparityTable, bar: str = "|", **options: Any) -> Any:
     import pandas as pd
 
     def plain(text: str) -> str:
-        text = " ".join(re.sub("[\x00-\x1f\x7f\ue000\ue001]", " ", text).split()).replace("|", bar)
+        text = " ".join(re.sub("[\ue000\ue001]", " ", text).split())
+        text = without_control_characters(text).replace("|", bar)
         return text.replace("{{", f"{{{_BRACE}{{")
 
     heads: dict[str, Any] = {f"column_{index}": plain(head) for index, head in enumerate(table.groups)}

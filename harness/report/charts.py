@@ -12,6 +12,7 @@ from typing import Any
 from harness.record import Cell
 from harness.tables import two_digits
 from targets.base.extras import require
+from targets.base.text import without_control_characters
 
 _DIVERGING = ("#2166ac", "#f7f7f7", "#b35806")
 CONFIG = {
@@ -101,7 +102,7 @@ def altair() -> Any:
 def svg(chart: Any, title: str) -> str:
     """A chart as SVG for a page, with the title for screen readers."""
     renderer = require("vl_convert", "report", "a report's chart")
-    text = str(renderer.vegalite_to_svg({**chart.to_dict(), "config": CONFIG}))
+    text = str(renderer.vegalite_to_svg(specification(chart, CONFIG)))
     # A unique prefix: several charts in one page may not share the ids of their gradients.
     prefix = re.sub(r"\W+", "-", title.encode().hex()[-24:])
     text = text.replace('id="', f'id="{prefix}-').replace("url(#", f"url(#{prefix}-")
@@ -110,6 +111,19 @@ def svg(chart: Any, title: str) -> str:
     # Vega's roles nest graphics-symbols that browsers don't know; the table has the same numbers.
     text = re.sub(r' (role|aria-roledescription|aria-label|aria-hidden)="[^"]*"', "", text)
     return text.replace("<svg ", f'<svg role="img" aria-label="{_attribute(title)}" ', 1)
+
+
+def specification(chart: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A chart for the renderer, which control characters in a text end with the whole process."""
+    return {**_shown(chart.to_dict()), "config": config}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _shown(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(item) for item in value]
+    return without_control_characters(value) if isinstance(value, str) else value
 
 
 def _attribute(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from harness.folder import FIGURES, remove_results
 from harness.recognition_record import Recognition
 from harness.record import Record
-from harness.report.charts import CONFIG, altair
+from harness.report.charts import CONFIG, altair, specification
 from harness.report.recognition_charts import det_chart, histogram_chart
 from targets.base.extras import require
 from targets.base.files import atomic, write_text
@@ -51,7 +51,7 @@ def _histograms(item: Recognition) -> Any | None:
 
 def _write(stem: Path, chart: Any) -> list[Path]:
     renderer = require("vl_convert", "report", "a figure")
-    spec = {**chart.to_dict(), "config": _STANDALONE}
+    spec = specification(chart, _STANDALONE)
     vector, raster = stem.with_suffix(".svg"), stem.with_suffix(".png")
     write_text(vector, str(renderer.vegalite_to_svg(spec)))
     with atomic(raster) as temporary:

@@ -34,6 +34,7 @@ from harness.tables import (
 )
 from targets.base.extras import require
 from targets.base.files import write_text
+from targets.base.text import without_control_characters
 
 MOST_FAILURES = 200
 # A private-use character marks where a link goes in a finished table; labels lose it.
@@ -92,7 +93,7 @@ def page(run: FinishedRun, pictures: Pictures, dataset: Path | None = None) -> s
     environment.filters |= {"digits": two_digits, "p": p_text}
     place = files("harness.report")
     template = environment.from_string((place / "report.html.j2").read_text(encoding="utf-8"))
-    return str(
+    text = str(
         template.render(
             record=record,
             title=f"{record.targets[0].name}: audit report",
@@ -120,6 +121,7 @@ def page(run: FinishedRun, pictures: Pictures, dataset: Path | None = None) -> s
             cards=[_flat(card.model_dump(mode="json")) for card in record.targets],
         )
     )
+    return without_control_characters(text)
 
 
 def _shown(run: FinishedRun, pictures: Pictures) -> Iterator[Shown]:

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from targets.base.text import console_text
 
 LOG_INTERVAL_S = 60.0
 
@@ -31,7 +34,7 @@ def progress(title: str, total: int, *, enabled: bool = True) -> Iterator[Advanc
     if not enabled:
         yield _silent
         return
-    console = Console(stderr=True)
+    title, console = console_text(title), Console(stderr=True)
     if console.is_terminal:
         with _bar(title, total, console) as advance:
             yield advance
@@ -43,7 +46,7 @@ def progress(title: str, total: int, *, enabled: bool = True) -> Iterator[Advanc
 def _bar(title: str, total: int, console: Console) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=total)
+        task = bar.add_task(escape(title), total=total)
         yield lambda count=1: bar.advance(task, count)
 
 

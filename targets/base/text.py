@@ -6,8 +6,11 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-# Terminals obey them, and spreadsheets, TeX and browsers each read something else into them.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+# Terminals obey them, and spreadsheets, TeX and browsers each read something else into them. Marks of
+# direction (U+200E, U+202E and the like) make a line read otherwise than it is written.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# What the runners of GitHub Actions take for a command: "::" that begins a line, and "##[" anywhere.
+_COMMAND = re.compile(r"^(?P<start>\s*:)(?=:)|##(?=\[)", re.MULTILINE)
 
 
 def control_character(text: str) -> str:
@@ -19,6 +22,11 @@ def control_character(text: str) -> str:
 def without_control_characters(text: str) -> str:
     """The text with U+FFFD in place of each control character other than a tab or line feed."""
     return _CONTROL.sub("\ufffd", text)
+
+
+def console_text(text: str) -> str:
+    """Text for a terminal or a log: no control characters, no line that a CI runner takes for a command."""
+    return _COMMAND.sub(r"\g<0> ", without_control_characters(text))
 
 
 LONGEST_VALUE = 200
@@ -38,7 +46,7 @@ def excerpt(value: object, limit: int = LONGEST_VALUE) -> str:
 
 def message_line(text: str) -> str:
     """A message as one line: no control characters, every value that it quotes cut to a readable length."""
-    line = without_control_characters(re.sub(r"\s*[\n\r]\s*|\t", " ", text))
+    line = console_text(re.sub(r"\s*[\n\r]\s*|\t", " ", text))
     return _LONG.sub(_cut, line)
 
 
