@@ -311,7 +311,7 @@ class Running:
 
     def stats(self) -> dict[str, Any]:
         """What was asked so far."""
-        with urllib.request.urlopen(f"{self.root}/stats", timeout=10) as response:  # noqa: S310
+        with urllib.request.urlopen(f"{self.root}/stats") as response:  # noqa: S310
             return dict(json.load(response))
 
 

@@ -50,7 +50,6 @@ def command(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] 
         text=True,
         cwd=cwd,
         env={**os.environ, **(env or {})},
-        timeout=300,
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr)
@@ -66,7 +65,6 @@ def unread(*arguments: object) -> tuple[int, str]:
             stdout=writer,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=300,
             check=False,
         )
     finally:

@@ -180,7 +180,6 @@ def test_the_readmes_commands(tmp_path: Path) -> None:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -160,7 +160,7 @@ def browser() -> Any:
     if chromium is None:
         pytest.skip("no Chromium on this machine")
     with api.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=180_000)
+        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=0)
         yield started
         started.close()
 
@@ -245,7 +245,7 @@ def test_curves_and_histograms_are_drawn_from_the_records_data(recogniser: Path)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_recognisers_page_in_a_real_browser(scheme: str, browser: Any, recogniser: Path) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
-    context.set_default_timeout(180_000)
+    context.set_default_timeout(0)
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -284,7 +284,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_real_browser(scheme: str, browser: Any, report: Path) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
-    context.set_default_timeout(180_000)
+    context.set_default_timeout(0)
     page = context.new_page()
     said: list[str] = []
     asked: list[str] = []

@@ -117,7 +117,7 @@ def run_step(script: str, folder: Path, **more: str) -> subprocess.CompletedProc
     path = f"{FACEDELTA.parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-eo", "pipefail", "-c", script],
-        cwd=folder, env={**os.environ, "PATH": path, **more}, capture_output=True, text=True, timeout=300,
+        cwd=folder, env={**os.environ, "PATH": path, **more}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
 

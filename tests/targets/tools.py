@@ -69,7 +69,6 @@ def facedelta(*arguments: object, cwd: Path, env: Mapping[str, str] | None = Non
         text=True,
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-        timeout=240,
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
