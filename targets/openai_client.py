@@ -23,6 +23,7 @@ from pydantic import BeforeValidator
 
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.text import excerpt
 
 LONGEST_WAIT = 60.0
 CHECK_TIMEOUT = 10.0
@@ -33,7 +34,6 @@ LONGEST_INTEGER = 100
 STOP_AFTER = 20
 ENDPOINT = "/v1/chat/completions"
 LOCAL_KEY = "none"
-LONGEST_MESSAGE = 200
 
 Trouble = Literal[
     "content_filter", "rejected", "rate_limit", "server_error", "timeout", "connection", "no_result"
@@ -315,12 +315,12 @@ class Server:
         return f"{self.host} refuses '{name}' for model '{self._endpoint.model}'; {remedy}"
 
     def scrubbed(self, error: object) -> str:
-        """An error's first line without the key, cut to 200 characters; servers repeat keys or parts."""
+        """An error's first line without the key, cut to a readable length; servers repeat keys or parts."""
         text = (str(error).splitlines() or [""])[0].replace(self._key, "***")
         start = self._key[:8]
         if len(start) == 8:
             text = re.sub(re.escape(start) + r"\S*", "***", text)
-        return text[:LONGEST_MESSAGE]
+        return excerpt(text)
 
 
 def key_of(endpoint: Endpoint) -> str:

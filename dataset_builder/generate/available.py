@@ -9,7 +9,7 @@ from typing import Any
 from dataset_builder.generate.checkpoint import NEEDED, PURPOSE, pipeline_class
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.base.text import shortlist
+from targets.base.text import excerpt, shortlist
 
 GUIDED = "StableDiffusionPipeline"
 INDEX_FILE = "model_index.json"
@@ -62,7 +62,7 @@ def _index(checkpoint: str, revision: str | None) -> dict[str, Any]:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise InputError(
                 f"no checkpoint '{checkpoint}': neither a directory here nor to be had from the hub "
-                f"({lines[0][:200]})"
+                f"({excerpt(lines[0])})"
             ) from None
     if not path.is_file():
         raise InputError(f"checkpoint {checkpoint} must hold a {INDEX_FILE}, and there is none")
