@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from dataset_builder.folder import refuse_unfinished
 from targets.base.errors import InputError
-from targets.base.files import read_regular
+from targets.base.files import read_named, read_regular
 from targets.base.tables import ObjectArray, Table
 from targets.base.text import excerpt, shortlist
 from targets.scoring import PictureRef
@@ -65,15 +65,15 @@ class Config:
                 found = shortlist(present, 12)
                 raise InputError(f"{self.path}: config '{self.name}' needs a column '{name}'; found {found}")
 
-    def text(self, name: str) -> ObjectArray:
-        """A column as strings; an absent value is an empty string.
+    def text(self, name: str, *, stripped: bool = True) -> ObjectArray:
+        """A column as strings, as of a table; an absent value is an empty string.
 
         Raises:
             InputError: a value that is no text.
         """
         values: ObjectArray = np.empty(len(self), dtype=object)
         values[:] = self.columns[name]
-        return Table(Path(self.path), {name: values}, first_row=1).text(name)
+        return Table(Path(self.path), {name: values}, first_row=1).text(name, stripped=stripped)
 
     def refs(self, column: str, digest: str) -> tuple[PictureRef, ...]:
         """The pictures of a column, named by the digests in column ``digest`` where there is one.
@@ -82,7 +82,8 @@ class Config:
         """
         if column not in self.pictures:
             folder = Path(self.path) if Path(self.path).is_dir() else Path(self.path).parent
-            return tuple(PictureRef(name, partial(read_regular, folder / name)) for name in self.text(column))
+            paths = self.text(column, stripped=False)
+            return tuple(PictureRef(path, partial(read_named, folder, path)) for path in paths)
         readers = self.pictures[column]
         names = self.columns.get(digest) or [f"{self.name}/{column}/{row}" for row in range(len(readers))]
         return tuple(PictureRef(str(name), reader) for name, reader in zip(names, readers, strict=True))

@@ -19,6 +19,7 @@ from harness.disparities import Row, compare, disparities, mark_filter_dependenc
 from harness.estimates import AttributeEstimates, estimate_attributes
 from harness.failure_to_acquire import failures_to_acquire
 from harness.gallery import RecognitionOptions
+from harness.labels import label_warnings
 from harness.outcomes import Labels, Outcomes
 from harness.plans import Wanted, adjusted_details, planned_differences
 from harness.probes import concepts_by_attribute
@@ -167,6 +168,7 @@ def make_record(
         warnings=(
             *origin.get("cautions", ()),
             *outcomes.warnings,
+            *label_warnings(labels, outcomes.concepts),
             *_claim_warnings(outcomes),
             *_row_warnings(rows, attributes, outcomes),
         ),

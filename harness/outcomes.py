@@ -27,6 +27,7 @@ REASONS: tuple[str, ...] = (
     "duplicate",
     "identical",
     "missing_label",
+    "not_validated",
 )
 CODES = {reason: code for code, reason in enumerate(REASONS)}
 # What ``--max-failures`` counts. A face that the target can't find is a result about the target, a pair

@@ -14,11 +14,12 @@ import numpy as np
 from dataset_builder.folder import BUILD_FILE
 from dataset_builder.read import DEFAULT, Config, configs_of, has_pictures, read_config
 from dataset_builder.schema.faces import is_rendered
+from harness.labels import VALIDATED, identity_warnings, judged_invalid, validated_column, verdict_warnings
 from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
-from targets.base.files import read_regular
+from targets.base.files import read_named
 from targets.base.hashing import file_digest, settings_digest
-from targets.base.tables import ObjectArray, Table, parse_numbers, read_table
+from targets.base.tables import ObjectArray, Table, decimal_hint, parse_numbers, read_table
 from targets.base.text import control_character, counted, shortlist
 from targets.scoring import PictureRef
 
@@ -96,7 +97,8 @@ def load_pairs(
 
 def _from_table(table: Table, identities: Identities | None) -> Pairs:
     table.require((*_NEEDED, "source", "transformed"), "a table of pairs")
-    columns = {name: table.text(name) for name in (*_NEEDED, "source", "transformed")}
+    columns = {name: table.text(name) for name in _NEEDED}
+    columns |= {name: table.text(name, stripped=False) for name in ("source", "transformed")}
     columns["variation"] = _optional(table, "variation")
     columns |= _person_column(columns, table, identities)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
@@ -115,12 +117,12 @@ def _from_table(table: Table, identities: Identities | None) -> Pairs:
         tuple(_file_picture(folder, name) for name in labels.transformed_name),
         origin,
         failures,
-        _label_warnings(labels),
+        [*verdict_warnings(table), *identity_warnings(labels)],
     )
 
 
 def _file_picture(folder: Path, name: str) -> PictureRef:
-    return PictureRef(name, partial(read_regular, folder / name) if name else _absent)
+    return PictureRef(name, partial(read_named, folder, name) if name else _absent)
 
 
 def _absent() -> bytes:
@@ -179,7 +181,8 @@ def _dataset_pairs(
     columns["transformed"] = np.array([ref.name for ref in transformed], dtype=object)
     own = {PERSON: data.text(PERSON)} if PERSON in data.columns else {}
     columns |= _person_column(columns, Table(Path(data.path), own, first_row=1), identities)
-    table = Table(Path(data.path), columns, first_row=1)
+    judged = {name: data.text(name) for name in filter(None, [validated_column(data.columns)])}
+    table = Table(Path(data.path), {**columns, **judged}, first_row=1)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
     said = {name: list(map(str, values)) for name, values in columns.items()}
@@ -200,7 +203,7 @@ def _dataset_pairs(
             "cautions": _cautions(map(str, data.columns.get("provenance", ()))),
         },
         failures,
-        _label_warnings(labels),
+        [*verdict_warnings(table), *identity_warnings(labels)],
     )
 
 
@@ -293,8 +296,13 @@ def _usable_rows(
     kept: list[int] = []
     failures: list[Failure] = []
     names = (*LABEL_COLUMNS, *_person_names(columns), *values)
+    invalid = judged_invalid(table)
     for row in range(len(table)):
         needed = (*_NEEDED, *_person_names(columns), *keys)
+        if row in invalid:
+            detail = f"column '{VALIDATED}' says no"
+            failures.append(_lost_row(columns, table, row, "not_validated", detail))
+            continue
         empty = [name for name in needed if not str(columns[name][row]).strip()]
         if empty:
             failures.append(_lost_row(columns, table, row, "missing_label", f"'{empty[0]}' is empty"))
@@ -326,23 +334,6 @@ def _lost_row(columns: dict[str, ObjectArray], table: Table, row: int, reason: s
         attribute=str(columns["attribute"][row]),
         detail=f"{table.row(row)}: {detail}",
     )
-
-
-def _label_warnings(labels: Labels) -> list[str]:
-    if labels.person is not None:
-        return []
-    groups: dict[str, set[str]] = {}
-    for identity, group in zip(labels.identity, labels.demographic, strict=True):
-        groups.setdefault(identity, set()).add(group)
-    shared = sorted(identity for identity, names in groups.items() if len(names) > 1)
-    if not shared:
-        return []
-    count = counted(len(shared), "identity label", "identity labels")
-    consequence = (
-        "taken as different people, since a cluster is (group, identity); if they are the same, say so with "
-        "--identities global"
-    )
-    return [f"{count} in more than one group ({shortlist(shared)}): {consequence}"]
 
 
 def load_scores(
@@ -377,7 +368,7 @@ def load_scores(
         _refuse_control_characters(concept, "concept")
     outcomes = _blank_outcomes(labels, concepts)
     outcomes.failures.extend(failures)
-    outcomes.warnings.extend(_label_warnings(labels))
+    outcomes.warnings.extend([*verdict_warnings(table), *identity_warnings(labels)])
     _fill_scores(outcomes, table, columns, rows)
     origin = {"path": path, "kind": "scores", "sha256": file_digest(table.path), "rows": len(table)}
     return outcomes, origin
@@ -428,6 +419,8 @@ def _fill_scores(
         if not reason:
             outcomes.source[cell], outcomes.transformed[cell] = source[row], transformed[row]
             continue
+        sides = ("source_score", "transformed_score")
+        hint = next(filter(None, (decimal_hint(columns[side][row]) for side in sides)), "")
         found = f"source {columns['source_score'][row]!r}, transformed {columns['transformed_score'][row]!r}"
         outcomes.failures.append(
             Failure(
@@ -436,7 +429,7 @@ def _fill_scores(
                 reason=reason,
                 group=str(columns["demographic"][row]),
                 attribute=str(columns["attribute"][row]),
-                detail=f"{table.row(row)}, concept '{columns['concept'][row]}': {found}",
+                detail=f"{table.row(row)}, concept '{columns['concept'][row]}': {found}{hint}",
             )
         )
 

@@ -18,7 +18,7 @@ from typing import Literal
 from harness.record import Cell, Detail, Discovery, Finding, Interval, Record
 from harness.stats import hall
 from targets.base.errors import InputError
-from targets.base.tables import parse_number, read_table
+from targets.base.tables import decimal_hint, parse_number, read_table
 from targets.base.text import nearest, without_control_characters
 
 FLAG_MARKS = {
@@ -293,16 +293,23 @@ def printed_table(path: Path) -> DisparityTable:
     """
     table = read_table(path)
     table.require(("attribute", "concept", "group", "delta", "half_width"), "a printed table")
+    labels = {name: table.text(name) for name in ("attribute", "concept", "group")}
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for row in range(len(table)):
         delta, fault = parse_number(table.columns["delta"][row])
         half_width, other_fault = parse_number(table.columns["half_width"][row])
         if fault or other_fault:
-            raise InputError(f"{table.row(row)} of {path}: delta and half_width must be numbers")
-        key = str(table.columns["attribute"][row]), str(table.columns["concept"][row])
+            came = [table.columns[name][row] for name in ("delta", "half_width")]
+            hint = next(filter(None, map(decimal_hint, came)), "")
+            raise InputError(
+                f"{table.row(row)} of {path}: delta and half_width must be numbers, got {came[0]!r} and "
+                f"{came[1]!r}{hint}"
+            )
+        key = labels["attribute"][row], labels["concept"][row]
         text = f"{two_digits(delta)} ± {two_digits(half_width)}"
-        cells.setdefault(key, {})[str(table.columns["group"][row])] = text
-    groups = tuple(dict.fromkeys(str(group) for group in table.columns["group"]))
+        if cells.setdefault(key, {}).setdefault(labels["group"][row], text) != text:
+            raise InputError(f"{table.row(row)} of {path}: {' / '.join(key)} has two values for one group")
+    groups = tuple(dict.fromkeys(labels["group"]))
     rows = tuple(
         (*key, tuple(texts.get(group, NOT_MEASURED) for group in groups)) for key, texts in cells.items()
     )

@@ -6,7 +6,7 @@ A taxonomy is a TOML file. ``extends = "paper"`` starts from another one; ``[gro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError
 from targets.base.hashing import settings_digest
-from targets.base.text import nearest, shortlist
+from targets.base.text import alike, control_character, nearest, shortlist
 
 DEFAULT_TAXONOMY = "paper"
 
@@ -205,6 +205,8 @@ def _merged(file: TaxonomyFile, base: Taxonomy | None, where: str) -> Taxonomy:
             raise InputError(f"{where}: drop names '{name}', which does not exist{nearest(name, everything)}")
         groups.pop(name, None)
         attributes.pop(name, None)
+    for what, names in (("group", groups), ("attribute", attributes)):
+        _check_names(names, what, where)
     _check_transitions(attributes, everything, where)
     if not groups or not attributes:
         raise InputError(f"{where}: a taxonomy needs at least one group and one attribute")
@@ -216,6 +218,18 @@ def _merged(file: TaxonomyFile, base: Taxonomy | None, where: str) -> Taxonomy:
         age_gap_years=age_gap if age_gap is not None else base.age_gap_years if base else 10.0,
         sega_momentum_beta=beta if beta is not None else base.sega_momentum_beta if base else 0.6,
     )
+
+
+def _check_names(names: Iterable[str], what: str, where: str) -> None:
+    """Tables lose the spaces around labels, and what looks alike must be one name."""
+    for name in names:
+        if name != name.strip() or not name or control_character(name):
+            raise InputError(f"{where}: {what} {name!a} must have no outer spaces and no control characters")
+    for same in alike(names):
+        raise InputError(
+            f"{where}: {what}s {' and '.join(map(ascii, same))} differ only in case, spaces, Unicode form or "
+            "invisible characters; keep one"
+        )
 
 
 def _check_transitions(attributes: Mapping[str, Attribute], known: Mapping[str, object], where: str) -> None:

@@ -33,6 +33,7 @@ REASONS = {
     "duplicate": "an earlier pair shows the same two pictures",
     "identical": "both pictures have the same pixels",
     "missing_label": "a label is empty",
+    "not_validated": "a person has judged the pair not valid",
 }
 READING = (
     "A number is a mean over pairs: the transformed face's score minus that of the source face.",

@@ -16,6 +16,8 @@ the whole path, or its end, or the base name where that is the only one.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -26,7 +28,15 @@ import numpy as np
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest
-from targets.base.tables import ObjectArray, Table, parse_number, parse_numbers, read_table, read_text
+from targets.base.tables import (
+    ObjectArray,
+    Table,
+    decimal_hint,
+    parse_number,
+    parse_numbers,
+    read_table,
+    read_text,
+)
 from targets.base.text import counted, shortlist
 from targets.card import ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, NoScores, PictureId, Scores
@@ -150,12 +160,17 @@ def _match_one(name: str, entries: list[str], askers: set[str], path: Path) -> s
 
 
 def _base(path: str) -> str:
-    return PurePosixPath(path.replace("\\", "/")).name
+    return PurePosixPath(_written(path)).name
+
+
+def _written(path: str) -> str:
+    """A path as it is compared: with forward slashes, and in one Unicode form."""
+    return unicodedata.normalize("NFC", path.replace("\\", "/"))
 
 
 def _ends_with(key: str, name: str) -> bool:
-    longer = PurePosixPath(key.replace("\\", "/")).parts
-    shorter = tuple(part for part in PurePosixPath(name.replace("\\", "/")).parts if part != ".")
+    longer = PurePosixPath(_written(key)).parts
+    shorter = tuple(part for part in PurePosixPath(_written(name)).parts if part != ".")
     return longer[-len(shorter) :] == shorter
 
 
@@ -168,6 +183,7 @@ class _Answers:
         self.scores: dict[str, dict[str, float]] = {}
         self.reasons: dict[str, str] = {}
         self.noise = self.cut = 0
+        self.odd: list[str] = []
 
     def remarks(self) -> tuple[str, ...]:
         """What was met besides scores, one sentence each."""
@@ -178,7 +194,12 @@ class _Answers:
             (silent, "path without scores", "paths without scores", "no answer"),
         )
         name = self.source.name
-        return tuple(f"{name}: {counted(n, one, many)}, {what}" for n, one, many, what in met if n)
+        said = [f"{name}: {counted(n, one, many)}, {what}" for n, one, many, what in met if n]
+        if self.odd:
+            said.append(
+                f"{name}: {counted(len(self.odd), 'score')} no finite number ({self.odd[0]}), no answer"
+            )
+        return tuple(said)
 
     def add(self, image: str, concept: str, score: float, where: str) -> None:
         self.order.setdefault(concept, len(self.order))
@@ -257,8 +278,11 @@ def _read_items(answers: _Answers, image: str, items: Iterable[str], where: str)
     for item in filter(None, items):
         concept, comma, score = item.rpartition(",")
         value, fault = parse_number(score)
-        if not comma or not concept or (fault and fault != "absent"):
-            raise InputError(f"{where}: an item must be concept,score, got '{item}'")
+        # "smile,0,42" would be a concept "smile,0" with the score 42.
+        comma_inside = re.search(r",\s*[+-]?\d+$", concept)
+        if not comma or not concept or comma_inside or (fault and fault != "absent"):
+            hint = decimal_hint(item[comma_inside.start() + 1 :]) if comma_inside else ""
+            raise InputError(f"{where}: an item must be concept,score, got '{item}'{hint}")
         answers.add(image, concept.strip(), value, where)
 
 
@@ -305,7 +329,9 @@ def _read_table(table: Table, settings: CapturedSettings) -> _Answers:
     concepts = table.text("concept") if columns[0][0] is None else None
     is_text = table.path.suffix.lower() in {".csv", ".tsv"}
     for name, column in columns:
-        numbers, _ = parse_numbers(column, text_is_number=is_text)
+        numbers, faults = parse_numbers(column, text_is_number=is_text)
+        odd = [index for index in rows if faults.get(index, "absent") != "absent"]
+        answers.odd += [f"{column[i]!r} in {table.row(i)}{decimal_hint(column[i])}" for i in odd]
         for index in rows:
             concept = name if name is not None else str(concepts[index]) if concepts is not None else ""
             answers.add(images[index], concept, float(numbers[index]), table.row(index))

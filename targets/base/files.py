@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import stat
+import unicodedata
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,27 @@ def read_regular(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         return stream.read()
+
+
+def read_named(folder: Path, name: str) -> bytes:
+    """The bytes of a picture as a table names it.
+
+    A file system may hold the name in another Unicode form (é as one sign or as two), and a cell may have
+    spaces around it.
+
+    Raises:
+        OSError, ValueError: as for ``read_regular``.
+    """
+    try:
+        return read_regular(folder / name)
+    except FileNotFoundError:
+        forms = (
+            unicodedata.normalize(form, text) for text in (name, name.strip()) for form in ("NFC", "NFD")
+        )
+        for other in dict.fromkeys(forms):
+            if other and other != name and (folder / other).is_file():
+                return read_regular(folder / other)
+        raise
 
 
 def remove_leftovers(folder: Path, names: Container[str] | None = None) -> None:

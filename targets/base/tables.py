@@ -56,19 +56,22 @@ class Table:
             if name not in self.columns:
                 hint = nearest(name, self.columns)
                 found = shortlist(list(self.columns), 8)
-                if len(self.columns) == 1 and found.count(";") > 1:
-                    found += " (it looks separated by semicolons: save it with commas)"
                 raise InputError(f"{self.path}: {what} needs a column '{name}'{hint}; found {found}")
 
-    def text(self, name: str) -> ObjectArray:
+    def text(self, name: str, *, stripped: bool = True) -> ObjectArray:
         """The column as strings; an absent value or NaN is an empty string, a whole number keeps no '.0'.
+
+        Args:
+            name: of the column.
+            stripped: without outer white space, non-breaking spaces too. Paths may want theirs.
 
         Raises:
             InputError: what is not UTF-8, a list or a struct.
         """
         values = self.columns[name]
         try:
-            return np.array([as_text(value) for value in values], dtype=object)
+            texts = [as_text(value) for value in values]
+            return np.array([text.strip() for text in texts] if stripped else texts, dtype=object)
         except (TypeError, UnicodeError):
             row = next(index for index, value in enumerate(values) if not is_text(value))
             raise InputError(
@@ -167,7 +170,7 @@ def _read_csv(path: Path, text: str) -> Table:
 
     def refuse(row: pa_csv.InvalidRow) -> Literal["error"]:
         counts = f"every row must have {row.expected_columns} cells, got {row.actual_columns}"
-        ragged.append(f"{counts} in: {row.text[:80]}")
+        ragged.append(f"{counts} in {_line_of(row.text, text, 1 + skipped)}: {excerpt(row.text, 80)}")
         return "error"
 
     try:
@@ -183,7 +186,14 @@ def _read_csv(path: Path, text: str) -> Table:
         )
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: {ragged[0] if ragged else error}") from None
-    return Table(path, {name: _shared_strings(table.column(name)) for name in names}, 2 + skipped)
+    columns = zip(_stripped(path, names), table.columns, strict=True)
+    return Table(path, {name: _shared_strings(column) for name, column in columns}, 2 + skipped)
+
+
+def _line_of(row: str, text: str, first: int) -> str:
+    """Which line of a text a row is; the first of equal ones, which are ragged alike."""
+    found = re.search(rf"^{re.escape(row)}\s*$", text, re.MULTILINE)
+    return f"line {text.count(chr(10), 0, found.start()) + first}" if found else "a row"
 
 
 def _header(path: Path, text: str, delimiter: str) -> list[str]:
@@ -191,14 +201,24 @@ def _header(path: Path, text: str, delimiter: str) -> list[str]:
         io.BytesIO(text.split("\n", 1)[0].encode() + b"\n"),
         parse_options=pa_csv.ParseOptions(delimiter=delimiter),
     ).column_names
-    _refuse_repeated(path, names)
+    others = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
+    for sign, what in others.items():
+        if len(names) == 1 and sign in names[0].strip():
+            ours = others[delimiter]
+            raise InputError(
+                f"{path} must be separated by {ours}, but its header looks separated by {what}, got "
+                f"{excerpt(names[0], 80)!r}: save it with {ours}, and with decimal points"
+            )
     return list(names)
 
 
-def _refuse_repeated(path: Path, names: Sequence[str]) -> None:
+def _stripped(path: Path, names: Sequence[str]) -> list[str]:
+    """Names of columns without outer white space, all different."""
+    names = [name.strip() for name in names]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"{path}: column names must differ, '{repeated[0]}' occurs twice")
+    return names
 
 
 def _shared_strings(column: pa.ChunkedArray) -> ObjectArray:
@@ -224,11 +244,11 @@ def _read_jsonl(path: Path, text: str) -> Table:
         rows.append(row)
     if not rows:
         raise InputError(f"{path} holds no rows")
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = {name: np.empty(len(rows), dtype=object) for name in names}
+    keys = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: np.empty(len(rows), dtype=object) for name in _stripped(path, keys)}
     for index, row in enumerate(rows):
-        for name in names:
-            columns[name][index] = row.get(name)
+        for key, column in zip(keys, columns.values(), strict=True):
+            column[index] = row.get(key)
     return Table(path, columns, first_row=1)
 
 
@@ -242,14 +262,12 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read_parquet(path: Path) -> Table:
     try:
-        names = pq.read_schema(path).names
-        _refuse_repeated(path, names)
+        names = _stripped(path, pq.read_schema(path).names)
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable parquet file: {error}") from None
     columns = {}
-    for name in names:
-        column = table.column(name)
+    for name, column in zip(names, table.columns, strict=True):
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             columns[name] = _shared_strings(column)
         else:
@@ -297,6 +315,14 @@ def _parse_text(value: str) -> tuple[float, str | None]:
     except ValueError:
         return float("nan"), "not a finite number"
     return (number, None) if np.isfinite(number) else (float("nan"), "not a finite number")
+
+
+def decimal_hint(value: object) -> str:
+    """What to mend in a number with a decimal comma, as the end of a message; else an empty string."""
+    text = str(value).strip()
+    if not re.fullmatch(r"[+-]?\d*,\d+(e[+-]?\d+)?", text, re.IGNORECASE):
+        return ""
+    return f"; write a decimal point: {text.replace(',', '.')}"
 
 
 def parse_numbers(

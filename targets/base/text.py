@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 # Terminals obey them, and spreadsheets, TeX and browsers each read something else into them. Marks of
@@ -55,9 +56,30 @@ def _cut(found: re.Match[str]) -> str:
     return f"{''.join(parts)}...{found['end'] or found['close'] or ''}"
 
 
+def folded(label: str) -> str:
+    """A label without what readers overlook: case, needless spaces, Unicode form, invisible signs."""
+    text = unicodedata.normalize("NFKC", label).casefold()
+    if not text.isascii():
+        # Zero-width signs, soft hyphens, marks of direction and of byte order.
+        text = "".join(sign for sign in text if unicodedata.category(sign) != "Cf")
+    return unicodedata.normalize("NFKC", " ".join(text.split()))
+
+
+def alike(labels: Iterable[str]) -> list[tuple[str, ...]]:
+    """Sets of different labels that are equal when ``folded``, in order of appearance."""
+    sets: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        sets.setdefault(folded(label), []).append(label)
+    return [tuple(names) for names in sets.values() if len(names) > 1]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    known = list(known)
+    same = next((other for other in known if folded(other) == folded(name)), None)
+    if same is not None:
+        return f" (did you mean {same!a}? only case, spaces or Unicode form differ)"
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 

@@ -46,6 +46,7 @@ def test_the_log_of_an_instrumented_app(tmp_path: Path) -> None:
         ("face,0.5\t\n", "line 1: scores without a picture's path"),
         ("a.jpg\nface,high\t\n", "line 2: an item must be concept,score, got 'face,high'"),
         ("a.jpg\nface\tx,1\t\n", "got 'face'"),
+        ("a.jpg\nface,0,42\t\n", "got 'face,0,42'; write a decimal point: 0.42"),
         ("a.jpg\nface,0.5\t\na.jpg\nface,0.6\t\n", "two scores for 'face', 0.5 and 0.6"),
         ("READY\nDONE\n", "holds no scores"),
     ],
@@ -180,3 +181,16 @@ def test_names_that_match_nothing_suggest_the_manifest(
     assert done.status == 2
     assert "names none of the 24 pictures of the pairs" in done.err
     assert "--set manifest=" in done.err
+
+
+def test_scores_of_a_table_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    path = log(tmp_path, 'image,face\na.jpg,"0,42"\nb.jpg,0.5\nc.jpg,\n', "t.csv")
+    remarks = load_target(f"captured:{path}").target.remarks  # type: ignore[union-attr]
+    assert remarks[-1] == (
+        "t.csv: 1 score no finite number ('0,42' in t.csv row 2; write a decimal point: 0.42), no answer"
+    )
+
+
+def test_a_path_in_another_unicode_form_is_the_same_path(tmp_path: Path) -> None:
+    path = log(tmp_path, "image,face\nx/caf\u00e9.jpg,0.25\ny/cafe\u0301.jpg,0.5\n", "t.csv")
+    assert look_up(path, "x/cafe\u0301.jpg", "y/caf\u00e9.jpg").values.ravel().tolist() == [0.25, 0.5]
