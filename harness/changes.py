@@ -72,6 +72,7 @@ class Change:
         failing: the estimate behind ``low`` and ``high``.
         undefined: why there is no estimate, empty where there is one.
         missing: which run has no pair of the cell with an answer, empty where both have.
+        most: the largest change of one identity, in the harmful direction; of a score only.
         cannot_pass: why no pass is possible, empty where one is.
         unchanged: why the model counts as unchanged here, empty where it does not.
     """
@@ -89,6 +90,7 @@ class Change:
     worst_high: float = math.nan
     p_beyond: float = math.nan
     unseen: float = 0.0
+    most: float = 0.0
     floor: Floor = NO_FLOOR
     failing: Bounded | None = None
     undefined: str = ""
@@ -138,6 +140,12 @@ class _Mean:
     @classmethod
     def of(cls, first: FloatArray, second: FloatArray, people: IntArray) -> _Mean:
         return cls(first, second, people, cell_estimates(first[:, None], second[:, None], people))
+
+    def most(self, harmful: Harmful) -> float:
+        """The largest mean change of one identity in the harmful direction."""
+        places = np.unique(self.people, return_inverse=True)[1]
+        means = np.bincount(places, self.second - self.first) / np.bincount(places)
+        return max(harm(float(mean), harmful) for mean in (means.min(), means.max()))
 
 
 @dataclass(frozen=True)
@@ -193,7 +201,9 @@ def _held_groups(found: Sequence[_Group], terms: Terms) -> Change:
     seen = _combined([part.seen for part in found])
     people = [part.counts.n_identities for part in found]
     passing = replace(low, bounds=lambda alpha: (low.bounds(alpha)[0], high.bounds(alpha)[1]), by_t=False)
-    counts = replace(counts, change=seen.value, se=seen.se, df=seen.df)
+    direction = terms.harmful if len(found) == 1 else "both"
+    most = max(part.seen.most(direction) for part in found)
+    counts = replace(counts, change=seen.value, se=seen.se, df=seen.df, most=most)
     return held(counts, failing, passing, people, terms)
 
 

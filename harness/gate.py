@@ -19,21 +19,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from harness.acquisition import fta_change
 from harness.anchor import load_anchor
 from harness.changes import Change, Score, Terms, score_change
-from harness.finished import ComparedRuns, FinishedRun, FloatArray, compared_runs, load_run
+from harness.finished import ComparedRuns, FinishedRun, compared_runs, load_run
+from harness.largest import largest_change
 from harness.paired_rates import ErrorRates, Wanted, cell_counts, counts_of, open_error_rates
 from harness.policy import EVERY, Limits, Policy, Rule, load_policy
-from harness.similarity import CONCEPTS
 from harness.tables import no_claim_notes
-from harness.unchanged import constant_score, unchanged_acquisition, unchanged_rates, unchanged_scores
+from harness.unchanged import (
+    constant_score,
+    constant_side,
+    unchanged_acquisition,
+    unchanged_rates,
+    unchanged_scores,
+)
 from harness.verdict import Decided, Outcome, Planned, decide
 from targets.base.errors import InputError, NotComparableError
 from targets.base.text import counted, nearest, shortlist
-from targets.card import ScoreRange
 
 EXIT_STATUS: dict[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "not comparable": 3}
 _GRAVEST: tuple[Outcome, ...] = ("fail", "not comparable", "inconclusive", "pass")
@@ -297,10 +300,13 @@ def _check(
         unchanged = unchanged_rates(opened.runs)
     else:
         score = _score_of(rule)
-        largest, unknown = _largest_change(rule, opened.runs)
+        largest, unknown = largest_change(rule, opened.runs)
         terms = replace(terms, largest=largest, unknown=unknown)
         planned = replace(planned, terms=terms, constant=constant_score(opened.runs, score, groups))
         change = score_change(opened.runs, score, groups, terms)
+        silent = constant_side(opened.runs, score, groups)
+        if silent and not change.missing:
+            change = replace(change, cannot_pass=f"{silent}, and a constant score shows nothing")
         unchanged = unchanged_scores(opened.runs, score, groups, rule.margin)
     claim = opened.runs.base.record.no_claim or opened.runs.new.record.no_claim
     if rule.metric == "difference" and claim and not change.missing:
@@ -322,34 +328,6 @@ def _rate_change(rule: Rule, groups: tuple[str, ...], opened: _Opened, terms: Te
     return rates.change(Wanted(rule.quantity, rule.kind, rule.side, rule.attribute), groups, terms)
 
 
-def _largest_change(rule: Rule, runs: ComparedRuns) -> tuple[float | None, str]:
-    """The largest change that one identity can suffer, or None and why it is unknown."""
-    if rule.worst_change is not None:
-        return rule.worst_change, ""
-    concept, both = rule.concept or "", (runs.base, runs.new)
-    if concept in CONCEPTS and all(run.record.settings.references is not None for run in both):
-        return 1.0, ""
-    add = "add worst_change to the rule: how much one identity's score can change at most"
-    ranges = [run.record.targets[0].range_of(concept) for run in both]
-    widths = [item[1] - item[0] for item in ranges if item is not None]
-    if len(widths) < 2:
-        return None, f"the target's card has no score_range for '{concept}', so {add}"
-    column = runs.base.record.concepts.index(concept)
-    for run, known in zip(both, ranges, strict=True):
-        values = np.concatenate([run.source[:, column], run.transformed[:, column]])
-        values = values[np.isfinite(values)]
-        if known and len(values) and not _within(values, known):
-            far = f"{values.min():.6g} to {values.max():.6g}, the score_range on its card {list(known)}"
-            return None, f"the scores of '{concept}' are {far}: mend the card, or {add}"
-    return max(widths), ""
-
-
-def _within(values: FloatArray, known: ScoreRange) -> bool:
-    """Whether all scores lie in a range, up to the rounding of 32-bit floats."""
-    room = 1e-6 * (known[1] - known[0])
-    return bool(known[0] - room <= values.min() and values.max() <= known[1] + room)
-
-
 def _notes(runs: ComparedRuns, policy: Policy, checks: Sequence[Check]) -> list[str]:
     notes = []
     base, new, common = runs.base, runs.new, runs.common
@@ -367,7 +345,7 @@ def _notes(runs: ComparedRuns, policy: Policy, checks: Sequence[Check]) -> list[
         notes.append("both runs are of finished scores: nobody has seen whether the pictures are the same")
     if base.record.settings.level != new.record.settings.level:
         notes.append("the runs were reported at different levels; the gate recomputes from the pairs")
-    notes += _moved_levels(runs, checks)
+    notes += [*_moved_levels(runs, checks), *_worse_than_worst(checks)]
     if any(check.outcome == "inconclusive" for check in checks):
         notes.append(LOOKS)
     return list(dict.fromkeys(notes))
@@ -388,3 +366,14 @@ def _moved_levels(runs: ComparedRuns, checks: Sequence[Check]) -> Iterator[str]:
                     f"{what}: the change by the edit passes, but the mean score {side} the edit moved by "
                     f"{level.change:.3g}, more than the margin {rule.margin:g}: add a rule of metric 'level'"
                 )
+
+
+def _worse_than_worst(checks: Sequence[Check]) -> Iterator[str]:
+    """Say where an identity changed by more than a rule holds for the worst."""
+    for check in checks:
+        worst, most = check.rule.worst_change, check.change.most
+        if worst is not None and most > worst and check.passed:
+            yield (
+                f"{check.name}: one identity changed by {most:.3g}, more than the rule's worst_change "
+                f"{worst:g}, so the room left for unseen breaks is too small"
+            )

@@ -545,7 +545,7 @@ def test_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     )
     summary = tmp_path / "summary.md"
     summary.write_text("from an earlier step\n", encoding="utf-8")
-    rules = policy(tmp_path, {}, {"group": "WM", "margin": 1e-9}, {"group": "IM"})
+    rules = policy(tmp_path, {}, {"group": "WM", "margin": 0.2}, {"group": "IM"})
     files = ("--junit", tmp_path / "j.xml", "--json", tmp_path / "g.json", "--step-summary", summary)
     result = call(capsys, "gate", new, "--baseline", base, "--policy", rules, *files)
     assert result.status == 1

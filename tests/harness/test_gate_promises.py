@@ -111,6 +111,71 @@ def test_a_score_that_became_constant_for_one_group_is_told_by_name(tmp_path: Pa
     assert "'sunglass' is 0.25 for 100 % of the answers about BF" in checks["BF",].reason
 
 
+@pytest.mark.parametrize("jitter", [1e-12, 1e-9, 1e-6])
+def test_a_score_that_is_nearly_one_value_shows_nothing(jitter: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    new, base = pair(tmp_path, rng.uniform(-0.1, 0.1, 200), jitter * rng.uniform(-1, 1, 200))
+    check = one(new, base, tmp_path)
+    assert check.outcome == "inconclusive"
+    assert "a constant score shows nothing" in check.reason
+
+
+def scores(folder: Path, capsys: pytest.CaptureFixture[str], change: Any) -> Path:
+    """A run of 100 identities a group; ``change`` turns (group, source, transformed) into the two scores."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for group in ("WM", "BF"):
+        for number in range(100):
+            source = rng.uniform(0.45, 0.55)
+            before, after = change(group, source, source - rng.uniform(0.0, 0.1))
+            rows.append((f"{group}{number}", number, 1, group, "sunglasses", "sunglass", before, after))
+    folder.mkdir(parents=True)
+    table = write_csv(folder / "scores.csv", SCORE_COLUMNS, rows)
+    assert call(capsys, "audit", "--scores", table, "--out", folder / "run").status == 0
+    return folder / "run"
+
+
+def test_scores_of_edited_faces_that_became_one_value_do_not_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = scores(tmp_path / "base", capsys, lambda _, s, t: (s, t))
+    new = scores(tmp_path / "new", capsys, lambda g, s, t: (s, 0.45 if g == "BF" else t))
+    fallen = scores(tmp_path / "fallen", capsys, lambda g, s, t: (s, 0.1 if g == "BF" else t))
+    for metric in ("delta", "level"):
+        rules = policy(tmp_path, {**RULE, "metric": metric, "group": "BF", "margin": 0.2})
+        (check,) = gate(new, base, rules).checks
+        assert check.outcome == "inconclusive"
+        assert "'sunglass' is 0.45 for 100 % of the answers about BF after the edit" in check.reason
+        assert gate(fallen, base, rules).outcome == "fail", "one value far below is a fall nevertheless"
+
+
+def test_a_model_that_changed_for_another_group_is_not_unchanged(tmp_path: Path) -> None:
+    """Ten people whose scores are bit-equal say nothing about a model that breaks for others."""
+    cells = {("sunglasses", g): spread(10, 0.3, 0.05, seed=i) for i, g in enumerate(("WM", "BF"))}
+    broken = cells["sunglasses", "WM"] - np.array([0.5, 0.5, *[0.0] * 8])
+    for name, weights in (("unknown", None), ("known", "0" * 64)):
+        base = write_deltas(tmp_path / name / "a", cells, weights=weights)
+        new = write_deltas(tmp_path / name / "b", {**cells, ("sunglasses", "WM"): broken}, weights=weights)
+        rules = policy(tmp_path, {**RULE, "group": "BF"}, min_pairs=10)
+        (check,) = gate(new, base, rules).checks
+        assert check.outcome == "inconclusive"
+        assert check.change.worst_low == pytest.approx(-unseen(10))
+        assert gate(base, base, rules).passed
+
+
+def test_an_identity_that_changed_by_more_than_the_worst_is_noted(tmp_path: Path) -> None:
+    before = spread(100, 0.3, 0.05)
+    after = before + 1e-6 - 0.5 * (np.arange(100) == 7)
+    new, base = pair(tmp_path, before, after)
+    rule = {**RULE, "worst_change": 0.001}
+    result = gate(new, base, policy(tmp_path, rule))
+    assert result.passed
+    assert any(
+        "one identity changed by 0.5, more than the rule's worst_change 0.001" in n for n in result.notes
+    )
+    assert not any("worst_change" in n for n in gate(new, base, policy(tmp_path, RULE)).notes)
+
+
 def test_lost_pairs_count_as_the_worst_for_a_pass_and_as_unchanged_for_a_fail(tmp_path: Path) -> None:
     before = spread(80, 0.3, 0.05)
     lost = before + 1e-9
