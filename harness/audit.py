@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from harness.record import Record
 from harness.selection import NOT_ASKED, Candidates
 from harness.similarity import CONCEPTS, MATCH, Similarities, captured_similarities, similarities
 from targets.base.tables import ObjectArray
+from targets.base.text import utf8
 from targets.catalogue import LoadedTarget
 from targets.protocol import PictureId
 from targets.scoring import MISSING, PictureRef, Seen, score_pictures
@@ -133,7 +134,7 @@ def audit_pictures(
         source_hash=_hashes(source),
         transformed_hash=_hashes(transformed),
         failures=list(pairs.failures),
-        warnings=[*pairs.warnings, *getattr(loaded.target, "remarks", ()), *cautions, *lacking],
+        warnings=[*pairs.warnings, *map(utf8, loaded.optional("remarks", Sequence, ())), *cautions, *lacking],
         filtered_by=_filtered_by(pairs, loaded),
         picture_checks=_picture_checks(pairs.labels, source, transformed),
         references=None if compared is None else compared.references,

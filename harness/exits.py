@@ -12,9 +12,9 @@ import tempfile
 import traceback
 from collections.abc import Callable
 
-from harness.streams import close_streams, prepare_streams
+from harness.streams import close_streams, prepare_streams, take_back
 from targets.base.errors import FacedeltaError
-from targets.base.text import excerpt, message_line
+from targets.base.text import excerpt, message_line, raised
 
 UNFORESEEN = 70
 """EX_SOFTWARE of sysexits.h."""
@@ -78,10 +78,8 @@ def _other_end(error: BaseException) -> int:
     # typer exits by itself where a pipe is closed; any other exit was asked for by code that may not.
     if isinstance(error.__context__, BrokenPipeError):
         return CLOSED_PIPE
-    cause = error.__cause__ or error
-    text = excerpt(cause)
-    raised = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
-    return _fault(f"an error that facedelta did not foresee: {raised}; {_kept(error)}", UNFORESEEN)
+    cause = raised(error.__cause__ or error)
+    return _fault(f"an error that facedelta did not foresee: {cause}; {_kept(error)}", UNFORESEEN)
 
 
 def _kept(error: BaseException) -> str:
@@ -97,5 +95,6 @@ def _kept(error: BaseException) -> str:
 
 
 def _fault(text: str, status: int) -> int:
+    take_back()
     sys.stderr.write(f"error: {message_line(text)}\n")
     return status

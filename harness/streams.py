@@ -33,6 +33,17 @@ class _Lasting(io.FileIO):
         return memoryview(data).nbytes
 
 
+class _Open(io.TextIOWrapper):
+    """Text that other people's code can't close: what we have to say may come after it."""
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.flush()
+
+
+_ours: dict[str, TextIO] = {}
+
+
 def prepare_streams() -> None:
     """Make standard output and error last; both are UTF-8 wherever they are no terminal."""
     _fill_closed_descriptors()
@@ -41,6 +52,13 @@ def prepare_streams() -> None:
         sys.stdout = _lasting(sys.stdout, 1)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _lasting(sys.stderr, 2)
+    _ours.update(stdout=sys.stdout, stderr=sys.stderr)
+
+
+def take_back() -> None:
+    """Put a command's output and error in place again: a target's code may have put others there."""
+    for name, stream in _ours.items():
+        setattr(sys, name, stream)
 
 
 def _fill_closed_descriptors() -> None:
@@ -55,14 +73,13 @@ def _fill_closed_descriptors() -> None:
 def _lasting(stream: TextIO | None, descriptor: int) -> TextIO:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - as long as the process
-    # Never "?": in a table that mark says something.
-    if stream.isatty():
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-        return stream
     stream.flush()
-    raw = io.BufferedWriter(_Lasting(descriptor, "w", closefd=False))
-    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", newline="\n", line_buffering=descriptor == 2)
+    terminal = stream.isatty()
+    # A descriptor of our own: once a target has closed the first one, a file that we write gets its number.
+    raw = io.BufferedWriter(_Lasting(os.dup(descriptor), "w"))
+    encoding = stream.encoding if terminal else "utf-8"
+    # Never "?": in a table that mark says something.
+    return _Open(raw, encoding, "backslashreplace", newline="\n", line_buffering=terminal or descriptor == 2)
 
 
 def write_out(text: str) -> None:
@@ -72,6 +89,7 @@ def write_out(text: str) -> None:
         BrokenPipeError: nobody reads.
         InputError: the device is full or broken.
     """
+    take_back()
     sys.stdout.write(console_text(text))
     output = _flushed()
     if output is None or output.fault is None:
@@ -84,6 +102,7 @@ def write_out(text: str) -> None:
 
 def tell(text: str, *, err: bool = False) -> None:
     """Write a line to standard output, or to standard error; nothing of it is obeyed."""
+    take_back()
     stream = sys.stderr if err else sys.stdout
     stream.write(console_text(text) + "\n")
     stream.flush()
@@ -91,6 +110,8 @@ def tell(text: str, *, err: bool = False) -> None:
 
 def close_streams() -> None:
     """Write what is left, and say on standard error if a device has not taken all."""
+    take_back()
+    _ours.clear()
     output = _flushed()
     if output and output.fault and output.fault.errno != errno.EPIPE and not output.told:
         sys.stderr.write(f"warning: standard output is not complete: {output.fault.strerror}\n")

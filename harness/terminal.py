@@ -17,6 +17,7 @@ from harness.outcomes import Outcomes
 from harness.recognition_tables import refusal
 from harness.record import Record
 from harness.report import words
+from harness.streams import take_back
 from harness.tables import DisparityTable
 from targets.base.text import console_text, counted, shortlist
 
@@ -26,6 +27,7 @@ PIPE_WIDTH = 200
 
 def console() -> Console:
     """The console that commands print on."""
+    take_back()
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, emoji=False)
 
 

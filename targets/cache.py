@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from targets.base.errors import InputError
+from targets.base.config import not_json
+from targets.base.errors import InputError, TargetError
 from targets.base.files import CACHE_DIGITS, CACHED, write_json, write_parquet
 from targets.base.hashing import settings_digest
 from targets.card import TargetCard
@@ -126,6 +127,8 @@ class ScoreCache:
         if not self._unsaved or not (at_once or time.monotonic() - self._saved_at >= FLUSH_INTERVAL_S):
             return
         if self.in_force:
+            for place, fault in not_json(self.in_force):
+                raise TargetError(f"what a target keeps in in_force must be JSON, '{place}' is {fault}")
             write_json(self.directory / IN_FORCE_FILE, self.in_force)
         answers = [self.rows[name] for name in self._unsaved]
         values = np.concatenate([row for _, row in answers])

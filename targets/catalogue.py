@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import entry_points
@@ -24,7 +24,7 @@ from pydantic import Field
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError, TargetError
 from targets.base.foreign import foreign_code
-from targets.base.text import control_character, nearest, shortlist
+from targets.base.text import control_character, is_utf8, nearest, shortlist
 from targets.card import TargetCard
 from targets.code import code_digest, package_digest
 from targets.protocol import ConceptScorer, Embedder, Kind, Recorded
@@ -74,10 +74,22 @@ class LoadedTarget:
     again: Callable[[], LoadedTarget] | None = None
     run: str = field(default_factory=partial(secrets.token_hex, 8))
 
+    def optional(self, name: str, kind: Any, default: Any) -> Any:
+        """An attribute that a target may have, or ``default``.
+
+        Raises:
+            TargetError: it can't be read, or is of another type.
+        """
+        return _optional(self.target, self.card.spec, name, kind, default)
+
     def settled_card(self) -> TargetCard:
-        """The card with the settings that the target found out while it was asked."""
-        found = getattr(self.target, "in_force", {})
-        return self.card.model_copy(update={"settings": {**self.card.settings, **found}})
+        """The card with the settings that the target found out while it was asked.
+
+        Raises:
+            TargetError: JSON can't hold them.
+        """
+        found: dict[str, Any] = self.optional("in_force", dict, {})
+        return _completed(self.card, {"settings": {**self.card.settings, **found}}, self.card.spec)
 
     def close(self) -> None:
         """Let the target free what it holds."""
@@ -255,7 +267,30 @@ def _described(
     batch_size = getattr(target, "batch_size", DEFAULT_BATCH_SIZE)
     if not isinstance(batch_size, int) or batch_size < 1:
         raise TargetError(f"target {spec}: batch_size must be a positive whole number, got {batch_size!r}")
-    return LoadedTarget(target, card.model_copy(update=update), batch_size)  # type: ignore[arg-type]
+    for name, expected, default in _OPTIONAL:
+        _optional(target, spec, name, expected, default)
+    return LoadedTarget(target, _completed(card, update, spec), batch_size)  # type: ignore[arg-type]
+
+
+_OPTIONAL: tuple[tuple[str, Any, Any], ...] = (
+    ("prepare", Callable, None),
+    ("hints", Mapping, {}),
+    ("in_force", dict, {}),
+    ("remarks", Sequence, ()),
+)
+
+
+def _optional(target: object, spec: str, name: str, kind: Any, default: Any) -> Any:
+    with foreign_code(f"target {spec}: {name} can't be read:"):
+        value = getattr(target, name, default)
+        if value is default or isinstance(value, kind):
+            return value
+    raise TargetError(f"target {spec}: {name} must be a {kind.__name__}, got {type(value).__name__}")
+
+
+def _completed(card: TargetCard, update: Mapping[str, Any], spec: str) -> TargetCard:
+    whole = {name: getattr(card, name) for name in TargetCard.model_fields}
+    return validated(TargetCard, {**whole, **update}, f"target {spec}: card")
 
 
 def _kind(target: object, spec: str) -> Kind:
@@ -269,16 +304,19 @@ def _kind(target: object, spec: str) -> Kind:
 
 def _concepts(target: object, spec: str) -> tuple[str, ...]:
     concepts = getattr(target, "concepts", None)
-    if isinstance(concepts, str) or concepts is None or not list(concepts):
+    # A generator would be empty from the second time on.
+    names = tuple(concepts) if isinstance(concepts, Iterable) else ()
+    if not names or isinstance(concepts, str | Iterator):
         raise TargetError(
             f"target {spec} must have 'concepts', a sequence of at least one name, got {concepts!r}"
         )
-    names = tuple(concepts)
     for name in names:
         if not isinstance(name, str) or not name.strip():
             raise TargetError(f"target {spec}: every concept must be a non-empty text, got {name!r}")
         if sign := control_character(name):
             raise TargetError(f"target {spec}: concept {name!r} holds the control character {sign}")
+        if not is_utf8(name):
+            raise TargetError(f"target {spec}: concept {name!r} must be UTF-8 text")
         if names.count(name) > 1:
             raise TargetError(f"target {spec}: concept '{name}' is listed twice")
     return names

@@ -18,7 +18,7 @@ from targets import opening
 from targets.base.errors import InputError, TargetError
 from targets.base.foreign import foreign_code
 from targets.base.progress import progress
-from targets.base.text import shortlist
+from targets.base.text import excerpt, shortlist, utf8
 from targets.cache import ScoreCache
 from targets.catalogue import LoadedTarget
 from targets.executors import processes
@@ -95,7 +95,7 @@ def score_pictures(
     with progress(f"asking {loaded.card.name}", len(distinct), enabled=show_progress) as advance:
         if loaded.card.kind == "recorded":
             return _look_up(loaded, distinct, advance)
-        in_force = getattr(loaded.target, "in_force", None)
+        in_force = loaded.optional("in_force", dict, {})
         cache = ScoreCache.open(cache_root, loaded.card, in_force, run=loaded.run, resume=resume)
         take_up(loaded.card, distinct, cache, partial(ask_target, loaded))
         try:
@@ -132,7 +132,7 @@ def _ask(
                     caution = None
                 _keep(cache, waiting, scores)
     own: Mapping[str, str] = {NO_ANSWER: NO_VECTOR} if loaded.card.kind == "embedding" else {}
-    hints = {**own, **getattr(loaded.target, "hints", {})}
+    hints = {**own, **loaded.optional("hints", Mapping, {})}
     width = len(loaded.card.concepts) or _vector_length(loaded, facts, cache)
     return {name: _seen(item, cache, width, hints) for name, item in facts.items()}
 
@@ -188,7 +188,7 @@ def _open_all(
     if not staged:
         yield from open_in_threads(pictures, _prepare(loaded))
         return
-    frame: Frame | None = getattr(loaded.target, "frame", None)
+    frame = loaded.optional("frame", Frame, None)
     if len(pictures) >= PROCESSES_FROM and processes.available():
         # One batch is collected while another is copied.
         yield from open_in_processes(pictures, 2 * loaded.batch_size, frame)
@@ -200,8 +200,8 @@ def _open_all(
 
 def _prepare(loaded: LoadedTarget) -> Callable[[Image.Image, str], Prepared]:
     """What the target is given of a picture; what its own preprocessing raises names target and picture."""
-    prepare: Callable[[Image.Image], Any] | None = getattr(loaded.target, "prepare", None)
-    hints: Mapping[str, str] = getattr(loaded.target, "hints", {})
+    prepare = loaded.optional("prepare", Callable, None)
+    hints = loaded.optional("hints", Mapping, {})
 
     def prepared(image: Image.Image, name: str) -> Prepared:
         if prepare is None:
@@ -352,7 +352,7 @@ def _in_words(reason: str | None, hints: Mapping[str, str]) -> str:
         return ""
     kind, _, why = reason.partition(": ")
     text = "the target found no face" if kind == NO_FACE else "the target gave no answer"
-    return ": ".join(filter(None, [text, why or hints.get(kind, "")]))
+    return ": ".join(filter(None, [text, why or utf8(hints.get(kind, ""))]))
 
 
 def call_target(loaded: LoadedTarget, images: Sequence[Image.Image], names: Sequence[str]) -> Scores:
@@ -384,28 +384,17 @@ def _called(loaded: LoadedTarget, ask: Callable[[], ResultT], names: Sequence[st
 
 
 def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
-    given = answer.values if isinstance(answer, Scores) else answer
-    width = len(loaded.card.concepts) or "d"
-    absent = [row for row, value in enumerate(given) if value is None] if isinstance(given, list) else []
-    if absent:
+    values = _floats(answer.values if isinstance(answer, Scores) else answer, loaded, count)
+    if not isinstance(answer, Scores):
+        answer = Scores(values, (None,) * count)
+    with foreign_code(f"target {loaded.card.spec}: the reasons of its answer can't be read:"):
+        reasons, details = tuple(answer.reasons), tuple(map(utf8, answer.details or ()))
+        unknown = [reason for reason in reasons if reason not in (None, NO_FACE, NO_ANSWER)]
+    if len(reasons) != count or len(details) not in (0, count):
+        came = f"{len(reasons)} reasons and {len(details)} details"
         raise TargetError(
-            f"target {loaded.card.spec}: row {absent[0]} is None; use a row of NaN for no answer"
+            f"target {loaded.card.spec} must give {count} reasons, and details too or none, got {came}"
         )
-    try:
-        values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TargetError(
-            f"target {loaded.card.spec} must return ({count}, {width}) floats, "
-            f"got {type(given).__name__}: {error}"
-        ) from None
-    if values.ndim != 2 or values.shape[0] != count or (width != "d" and values.shape[1] != width):
-        raise TargetError(
-            f"target {loaded.card.spec} must return ({count}, {width}) floats, got {values.shape}"
-        )
-    reasons: Sequence[str | None] = answer.reasons if isinstance(answer, Scores) else (None,) * count
-    if len(reasons) != count:
-        raise TargetError(f"target {loaded.card.spec} must give {count} reasons, got {len(reasons)}")
-    unknown = [reason for reason in reasons if reason not in (None, NO_FACE, NO_ANSWER)]
     if unknown:
         known = f"'{NO_FACE}' or '{NO_ANSWER}'"
         raise TargetError(f"target {loaded.card.spec}: a reason must be {known}, got '{unknown[0]}'")
@@ -414,7 +403,33 @@ def _checked(answer: object, loaded: LoadedTarget, count: int) -> Scores:
         values = np.where((values == 0.0).all(axis=1, keepdims=True), np.nan, values)
     silent = [bool(np.isnan(row).all()) for row in values]
     kept = tuple((r or loaded.card.nan_means) if s else r for r, s in zip(reasons, silent, strict=True))
-    return Scores(values, kept, answer.details if isinstance(answer, Scores) else ())
+    return Scores(values, kept, details)
+
+
+def _floats(given: object, loaded: LoadedTarget, count: int) -> FloatArray:
+    """The numbers of an answer; ``given`` is the target's, so that all it does may fail."""
+    width = len(loaded.card.concepts) or "d"
+    must = f"target {loaded.card.spec} must return ({count}, {width}) floats, got"
+    kind = type(given).__name__
+    with foreign_code(f"{must} {kind}, which can't be read:"):
+        absent = [row for row, value in enumerate(given) if value is None] if isinstance(given, list) else []
+        if absent:
+            raise TargetError(
+                f"target {loaded.card.spec}: row {absent[0]} is None; use a row of NaN for no answer"
+            )
+        plain = np.asarray(given)
+        if plain.dtype.kind not in "fiuO" or np.ma.isMaskedArray(given):
+            raise TargetError(f"{must} {kind} of {plain.dtype}")
+        named = list(getattr(given, "columns", ()))
+        if named and named not in ([*loaded.card.concepts], [*range(len(named))]):
+            raise TargetError(f"{must} {kind} with the columns {excerpt(shortlist(named))}")
+        with np.errstate(over="ignore"):
+            values = plain.astype(np.float64)
+    if values.ndim != 2 or values.shape[0] != count or (width != "d" and values.shape[1] != width):
+        raise TargetError(f"{must} {values.shape}")
+    if values.shape[1] == 0:
+        raise TargetError(f"target {loaded.card.spec} must return vectors of at least one number, got none")
+    return values
 
 
 def _look_up(
@@ -427,9 +442,9 @@ def _look_up(
         facts[item.name] = item.facts
     ids = [PictureId(name, fact.pixel_hash) for name, fact in facts.items()]
     with foreign_code(f"target {loaded.card.spec}: lookup() failed:"):
-        scores = loaded.target.lookup(ids)  # type: ignore[union-attr]
-    _checked(scores, loaded, len(ids))
-    if ids and (unmatched := getattr(loaded.target, "no_match", "")):
+        answer = loaded.target.lookup(ids)  # type: ignore[union-attr]
+    scores = _checked(answer, loaded, len(ids))
+    if ids and (unmatched := loaded.optional("no_match", str, "")):
         raise InputError(unmatched)
     seen = {}
     for (name, fact), reason, values in zip(facts.items(), scores.reasons, scores.values, strict=True):

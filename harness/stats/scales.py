@@ -53,7 +53,7 @@ def scale_sensitivity(
     lowest, highest = _ends(scores)
     unit = (lowest >= 0.0) & (highest <= 1.0)
     floor, ceiling = np.where(unit, 0.0, lowest), np.where(unit, 1.0, highest)
-    near = _AT * (ceiling - floor)
+    near = _AT * ceiling - _AT * floor
     count = np.maximum(2 * kept.sum(axis=0), 1)
     empty = ~kept.any(axis=0)
     inside = (lowest > 0.0) & (highest < 1.0)

@@ -6,14 +6,13 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime, time
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from targets.base.errors import InputError
-from targets.base.text import nearest
+from targets.base.text import excerpt, is_utf8, nearest
 
 
 class Settings(BaseModel):
@@ -24,21 +23,35 @@ class Settings(BaseModel):
     @field_validator("*")
     @classmethod
     def _is_json(cls, value: Any) -> Any:
-        for place, fault in _not_json(value):
-            raise ValueError(f"'{place}' must be a finite number, a text, true or false, got {fault}")
+        for place, fault in not_json(value):
+            where = f"'{place}' must" if place else "must"
+            raise ValueError(f"{where} be a finite number, a text, true or false, got {fault}")
         return value
 
 
-def _not_json(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """What TOML can say and JSON can't, inside dictionaries whose values have no type."""
+def not_json(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """What UTF-8 JSON with integers of 64 bits can't hold inside ``value``: where, and what came."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _not_json(item, f"{place}.{key}" if place else str(key))
+            yield from not_json(key, place)
+            yield from not_json(item, f"{place}.{key}" if place else str(key))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _not_json(item, place)
-    elif isinstance(value, date | datetime | time) or (isinstance(value, float) and not math.isfinite(value)):
-        yield place, value
+            yield from not_json(item, place)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield place, str(value)
+    elif isinstance(value, int):
+        if abs(value) > LARGEST_INTEGER:
+            yield place, "an integer past 64 bits"
+    elif isinstance(value, str):
+        if not is_utf8(value):
+            yield place, f"{excerpt(ascii(value), 80)}, which is not UTF-8"
+    elif not (value is None or isinstance(value, PurePath | BaseModel)):
+        yield place, excerpt(f"{type(value).__name__} {value}", 80)
+
+
+LARGEST_INTEGER = 2**63 - 1
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from targets.base.errors import FacedeltaError, TargetError
-from targets.base.text import excerpt
+import numpy as np
+
+from targets.base.errors import InputError, TargetError
+from targets.base.text import raised
 
 _OURS = Path(__file__).resolve().parents[2]
 _PACKAGES = tuple(str(_OURS / name) for name in ("targets", "dataset_builder", "harness"))
@@ -22,24 +24,24 @@ def foreign_code(what: str, advice: str = "") -> Iterator[None]:
     """Turn what other people's code raises into one line with its file and line.
 
     ``sys.exit`` and errors outside the tree of Exception are faults like any other: a target must not end the
-    command with a status of its choice. Only Ctrl-C passes.
+    command with a status of its choice. Only Ctrl-C passes. What that code tells numpy to do about overflows
+    and the like ends with it: our own arithmetic expects the default.
 
     Args:
         what: what was asked for, as the beginning of the message.
         advice: how to mend it, as the message's end.
 
     Raises:
-        TargetError: the code raised anything but an error of this project.
+        TargetError: the code raised anything but an InputError, which passes as it is.
     """
     try:
-        yield
-    except (FacedeltaError, KeyboardInterrupt, GeneratorExit):
+        with np.errstate():
+            yield
+    except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        kind, text = type(error).__name__, excerpt(error)
-        raised = f"{kind}: {text}" if text else kind
         end = f"; {advice}" if advice else ""
-        raise TargetError(f"{what} {raised} ({place_of(error)}){end}") from error
+        raise TargetError(f"{what} {raised(error)} ({place_of(error)}){end}") from error
 
 
 def place_of(error: BaseException) -> str:

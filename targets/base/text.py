@@ -20,6 +20,16 @@ def control_character(text: str) -> str:
     return f"U+{ord(found.group()):04X}" if found else ""
 
 
+def is_utf8(text: str) -> bool:
+    """Whether the text can be written as UTF-8, which half of a surrogate pair can't."""
+    return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def utf8(text: object) -> str:
+    """The text of ``text`` with halves of surrogate pairs written out, so that it can be kept in a file."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
 def without_control_characters(text: str) -> str:
     """The text with U+FFFD in place of each control character other than a tab or line feed."""
     return _CONTROL.sub("\ufffd", text)
@@ -43,6 +53,16 @@ def excerpt(value: object, limit: int = LONGEST_VALUE) -> str:
     """What came, as one line for a message: at most ``limit`` characters, none that a terminal obeys."""
     text = without_control_characters(" ".join(str(value).split()))
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def raised(error: BaseException) -> str:
+    """An error's kind and text in one line; its own ``__str__`` may fail too."""
+    kind = type(error).__name__
+    try:
+        text = excerpt(error)
+    except Exception as other:  # noqa: BLE001  (only the text is lost)
+        text = f"its text can't be read ({type(other).__name__})"
+    return f"{kind}: {text}" if text else kind
 
 
 def message_line(text: str) -> str:

@@ -138,7 +138,10 @@ def test_missing_unreadable_blank_and_faceless_pictures_have_their_reason(tmp_pa
         (lambda n: np.zeros((n + 1, 2)), r"got \(3, 2\)"),
         (lambda n: [["a", "b"]] * n, "floats, got list"),
         (lambda n: None, r"floats, got \(\)|floats, got NoneType"),
-        (lambda n: Scores(np.zeros((n, 2)), (None,)), "must give 2 reasons, got 1"),
+        (
+            lambda n: Scores(np.zeros((n, 2)), (None,)),
+            "must give 2 reasons, and details too or none, got 1 reasons",
+        ),
     ],
 )
 def test_an_answer_of_another_shape_is_refused(tmp_path: Path, answer: object, words: str) -> None:
