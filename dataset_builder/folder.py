@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from targets.base.errors import InputError
+from targets.base.strict_json import parse_json
 
 BUILD_FILE, CARD_FILE = "build.json", "README.md"
 WORK_FOLDER = ".build"
@@ -20,7 +20,7 @@ def is_build(folder: Path) -> bool:
     if work.is_dir() and (not any(work.iterdir()) or any((work / name).exists() for name in _IN_WORK_FOLDER)):
         return True
     try:
-        made = json.loads((folder / BUILD_FILE).read_text(encoding="utf-8"))
+        made = parse_json((folder / BUILD_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(made, dict) and {"recipe", "taxonomy", "detectors"} <= set(made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,12 @@ import pyarrow.parquet as pq
 
 from dataset_builder.folder import BUILD_FILE, refuse_unfinished
 from dataset_builder.funnel import Decided
+from dataset_builder.read import class_labels
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.taxonomy import Taxonomy, load_taxonomy
 from targets.base.config import validated
 from targets.base.errors import InputError
+from targets.base.strict_json import parse_json
 
 
 def read_config(dataset: Path, config: str, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -30,7 +31,7 @@ def read_config(dataset: Path, config: str, columns: Sequence[str] | None = None
         InputError: no such config, not as ``build`` writes it, or not published to the end.
     """
     table = _table(dataset, config, columns)
-    names = _class_names(table.schema)
+    names = class_labels(table.schema)
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         for column, classes in names.items():
@@ -52,20 +53,10 @@ def _table(dataset: Path, config: str, columns: Sequence[str] | None) -> pa.Tabl
         raise InputError(f"{dataset / config} can't be read: {error}") from None
 
 
-def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
-    features = json.loads(metadata).get("info", {}).get("features", {})
-    return {
-        name: feature["names"]
-        for name, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    }
-
-
 def group_names(dataset: Path) -> list[str]:
     """All groups of the dataset's taxonomy, in its order."""
     schema = _table(dataset, "verdicts", ["demographic"]).schema
-    return _class_names(schema)["demographic"]
+    return class_labels(schema)["demographic"]
 
 
 def read_decided(dataset: Path) -> list[Decided]:
@@ -89,7 +80,7 @@ def read_build(dataset: Path, taxonomy: str | None = None) -> tuple[Recipe, Taxo
     refuse_unfinished(dataset)
     path = dataset / BUILD_FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
         recipe = validated(Recipe, data["recipe"], str(path))
         digest = data["taxonomy"]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -6,7 +6,6 @@ directory that was built anew under the same name has been seen to come back wit
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from dataset_builder.folder import refuse_unfinished
 from targets.base.errors import InputError
 from targets.base.files import read_named, read_regular
+from targets.base.strict_json import parse_json
 from targets.base.tables import ObjectArray, Table
 from targets.base.text import excerpt, shortlist
 from targets.scoring import PictureRef
@@ -177,7 +177,7 @@ def _saved(place: Path) -> dict[str, list[Path]]:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+        return dict(parse_json(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{file} can't be read as JSON: {error}") from None
 
@@ -249,7 +249,7 @@ def _from_files(path: str, name: str, files: Sequence[Path]) -> Config:
         images = [field.name for field in schema if _is_picture(field.type)]
         table = _table(file, [name for name in schema.names if name not in images])
         rows = len(_table(file, images[:1])) if images else table.num_rows
-        labels = _class_labels(schema)
+        labels = class_labels(schema)
         for column in table.column_names:
             values = table.column(column).to_pylist()
             names = labels.get(column)
@@ -274,12 +274,19 @@ def _is_picture(kind: pa.DataType) -> bool:
     return "bytes" in names and names <= {"bytes", "path"}
 
 
-def _class_labels(schema: pa.Schema) -> dict[str, list[str]]:
-    """Columns whose numbers stand for names, from what the datasets library writes into the schema."""
-    metadata = (schema.metadata or {}).get(b"huggingface", b"")
+def class_labels(schema: pa.Schema) -> dict[str, list[str]]:
+    """Columns whose numbers stand for names, from what the datasets library writes into the schema.
+
+    Raises:
+        InputError: that is no JSON, or holds a key twice.
+    """
+    metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
     features: dict[str, Any] = {}
-    with suppress(ValueError, KeyError, TypeError):
-        features = json.loads(metadata)["info"]["features"]
+    try:
+        with suppress(KeyError, TypeError):
+            features = parse_json(metadata)["info"]["features"]
+    except ValueError as error:
+        raise InputError(f"metadata 'huggingface' of a parquet file must be JSON: {error}") from None
     return {
         column: feature["names"]
         for column, feature in features.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from dataset_builder.schema.verdict import LABELS
 from targets.base.errors import InputError
 from targets.base.files import write_parquet
 from targets.base.hashing import canonical_json, settings_digest
+from targets.base.strict_json import parse_json
 from targets.base.text import shortlist
 from targets.scoring import PictureRef
 
@@ -107,7 +107,7 @@ class StoredFace:
             labels=self.labels,
             age=self.age,
             distorted=self.distorted,  # type: ignore[arg-type]
-            provenance=json.loads(self.provenance),
+            provenance=parse_json(self.provenance),
             fault=self.fault,
         )
 
@@ -195,7 +195,7 @@ def _stored(shard: Path, index: int, row: dict[str, Any]) -> StoredFace:
 
 def _json_object(text: str, what: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError as error:
         raise InputError(f"{what} must be a JSON object ({error})") from None
     if not isinstance(value, dict):

@@ -23,6 +23,7 @@ from harness.stats.comparisons import Comparisons, Design
 from harness.stats.numerics import Floats, Ints
 from targets.base.errors import InputError
 from targets.base.files import write_parquet
+from targets.base.strict_json import parse_json
 
 _VERSION = "facedelta.comparisons/1"
 _TEXTS = ("attribute", "metric", "comparison", "side", "failures", "design")
@@ -70,7 +71,7 @@ def read_comparisons(run: Path) -> Kept | None:
         return None
     try:
         table = pq.read_table(path)
-        about = json.loads((table.schema.metadata or {})[b"facedelta"])
+        about = parse_json((table.schema.metadata or {})[b"facedelta"])
         people = tuple((str(group), str(identity)) for group, identity in about["people"])
         version = about["schema"]
     except (pa.ArrowInvalid, OSError, KeyError, ValueError, TypeError) as error:

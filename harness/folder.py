@@ -5,7 +5,6 @@ Only what is listed here is ever removed: a folder may hold other files of its u
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from filelock import FileLock, Timeout
 from harness.record import RECORD_FILE, SCHEMA_VERSION
 from targets.base.errors import InputError
 from targets.base.files import CACHED, remove_leftovers
+from targets.base.strict_json import parse_json
 
 PAIRS_FILE, FAILURES_FILE, COMPARISONS_FILE = "pairs.parquet", "failures.parquet", "comparisons.parquet"
 REPORT_FILE, TABLES, FIGURES = "report.html", "tables", "figures"
@@ -76,7 +76,7 @@ def _is_ours(run: Path) -> bool:
     if (run / LOCK_FILE).exists() or any(_caches(run)):
         return True
     try:
-        record = json.loads((run / RECORD_FILE).read_text(encoding="utf-8"))
+        record = parse_json((run / RECORD_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(record, dict) and str(record.get("schema", "")).startswith(SCHEMA_VERSION.split("/")[0])

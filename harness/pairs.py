@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +18,7 @@ from harness.outcomes import CODES, OK, Failure, Labels, Outcomes
 from targets.base.errors import InputError
 from targets.base.files import read_named
 from targets.base.hashing import file_digest, settings_digest
+from targets.base.strict_json import parse_json
 from targets.base.tables import ObjectArray, Table, decimal_hint, parse_numbers, read_table
 from targets.base.text import control_character, counted, shortlist
 from targets.scoring import PictureRef
@@ -221,7 +221,7 @@ def _detectors(directory: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8"))["detectors"])
+        return dict(parse_json(file.read_text(encoding="utf-8"))["detectors"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file} must be JSON with a table 'detectors': {error!r}") from None
 

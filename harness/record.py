@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Never
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError,
 from harness.recognition_record import Recognition
 from targets.base.errors import InputError
 from targets.base.files import write_json
+from targets.base.strict_json import parse_json
 from targets.card import TargetCard
 
 SCHEMA_VERSION: Literal["facedelta.audit/1"] = "facedelta.audit/1"
@@ -593,13 +593,13 @@ def read_record(path: Path) -> Record:
     """
     file = path / RECORD_FILE if path.is_dir() else path
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        data = parse_json(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except FileNotFoundError:
         raise InputError(f"no such record: {file}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{file} must be UTF-8: {error}") from None
     except ValueError as error:
-        raise InputError(f"{file} is not strict JSON (truncated, or NaN): {error}") from None
+        raise InputError(f"{file} is not strict JSON (truncated, NaN, or a key twice): {error}") from None
     version = data.get("schema") if isinstance(data, dict) else None
     if version != SCHEMA_VERSION:
         raise InputError(f"{file}: schema must be '{SCHEMA_VERSION}', got {version!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 import time
@@ -20,6 +19,7 @@ from targets.base.config import not_json
 from targets.base.errors import InputError, TargetError
 from targets.base.files import CACHE_DIGITS, CACHED, write_json, write_parquet
 from targets.base.hashing import settings_digest
+from targets.base.strict_json import parse_json
 from targets.card import TargetCard
 from targets.code import program_digest
 from targets.protocol import FloatArray
@@ -102,7 +102,7 @@ class ScoreCache:
     def _recall(self) -> None:
         path = self.directory / IN_FORCE_FILE
         try:
-            self.in_force.update(json.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
+            self.in_force.update(parse_json(path.read_text(encoding="utf-8")) if path.exists() else {})
         except ValueError as error:
             raise InputError(f"{path} can't be read ({error}); delete that folder") from None
 
@@ -164,7 +164,7 @@ def _keys(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Every cache under ``root`` with its key."""
     for path in root.glob(f"{CACHED}/{KEY_FILE}"):
         try:
-            key = json.loads(path.read_text(encoding="utf-8"))
+            key = parse_json(path.read_text(encoding="utf-8"))
         except ValueError:
             continue
         if isinstance(key, dict):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from targets.base.config import Settings
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.strict_json import parse_json
 from targets.base.text import nearest, shortlist
 from targets.torch_checkpoint import read_state
 
@@ -55,7 +56,7 @@ def beside(file: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise InputError(f"{path} must be a JSON object with 'model_cfg' and 'preprocess_cfg'") from None
 
@@ -120,7 +121,7 @@ def check_folder_activation(folder: Path) -> None:
     """
     path, model = folder / "config.json", beside(folder).get("model_cfg") or {}
     try:
-        other = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        other = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError:
         return  # open_clip does not read it
     if not isinstance(other, dict) or other.get("model_type") != "clip":

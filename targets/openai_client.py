@@ -23,6 +23,7 @@ from pydantic import BeforeValidator
 
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.strict_json import parse_json
 from targets.base.text import excerpt
 
 LONGEST_WAIT = 60.0
@@ -398,8 +399,8 @@ def _asked_delay(error: Any) -> float | None:
 def parsed(text: str) -> Any:
     """JSON of a response, or None where it is none (a proxy's HTML page, half a body)."""
     try:
-        return json.loads(text, parse_int=_integer)
-    except (ValueError, RecursionError):
+        return parse_json(text, parse_int=_integer)
+    except ValueError:
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 from argparse import Namespace
@@ -14,6 +13,7 @@ from typing import Any
 
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.strict_json import parse_json
 from targets.base.text import counted, excerpt, shortlist
 
 PURPOSE = "a checkpoint"
@@ -82,7 +82,7 @@ def _only_checkpoint(folder: Path) -> Path:
 
 def _indexed(index: Path) -> list[str]:
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(parse_json(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError):
         names = []
     if not names or any(Path(name).name != name for name in names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from harness.stats.proportions import clopper_pearson
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.files import write_json
+from targets.base.strict_json import parse_json
 from targets.base.tables import read_table
 
 LEVEL = 0.95
@@ -99,7 +99,7 @@ def load_choice(path: Path) -> ChoiceFile:
         InputError: missing file, not JSON, or no choice.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"no such choice of detectors: {path}") from None
     except ValueError as error:

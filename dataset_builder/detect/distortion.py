@@ -6,7 +6,6 @@ no face gets "unknown": a mask or sunglasses can hide a face as well as a distor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.files import write_json
+from targets.base.strict_json import parse_json
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def load_distortion_model(path: Path) -> DistortionModel:
         InputError: missing file, not JSON, or not a model.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"no such distortion model: {path}") from None
     except ValueError as error:

@@ -6,7 +6,6 @@ A file is named by what was asked, in a folder named by how it was asked (model,
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from dataset_builder.schema.verdict import Label
 from targets.base.config import ModelT, Settings, validated
 from targets.base.errors import InputError
 from targets.base.files import write_json
+from targets.base.strict_json import parse_json
 from targets.base.text import shortlist
 from targets.openai_client import MOST_TOKENS
 
@@ -233,8 +233,8 @@ def read_kept(model: type[ModelT], path: Path) -> ModelT:
         InputError: it can't be read or holds something else; says what to do.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} must be JSON: {error}; {_MEND}") from None
     if not isinstance(data, dict):
         raise InputError(f"{path} must be one JSON object, got {type(data).__name__}; {_MEND}")

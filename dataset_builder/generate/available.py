@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from dataset_builder.generate.checkpoint import NEEDED, PURPOSE, pipeline_class
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.strict_json import parse_json
 from targets.base.text import excerpt, shortlist
 
 GUIDED = "StableDiffusionPipeline"
@@ -67,7 +67,7 @@ def _index(checkpoint: str, revision: str | None) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"checkpoint {checkpoint} must hold a {INDEX_FILE}, and there is none")
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} must be a JSON object: {error}") from None
 

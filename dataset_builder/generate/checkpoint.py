@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import folder_digests, settings_digest
+from targets.base.strict_json import parse_json
 from targets.base.text import nearest, shortlist
 from targets.torch_checkpoint import check_whole
 
@@ -93,7 +93,7 @@ def _index(folder: Path) -> dict[str, tuple[str, str]]:
     """
     path = folder / "model_index.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
         parts = {
             name: value for name, value in content.items() if isinstance(value, list) and len(value) == 2
         }

@@ -19,6 +19,7 @@ from dataset_builder.generate.pictures import to_pixels
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.files import write_first
+from targets.base.strict_json import parse_json
 
 if TYPE_CHECKING:
     from dataset_builder.edit.denoise import Parts
@@ -84,7 +85,7 @@ class CheckpointEngine:
         if not self.batch_file.exists():
             write_first(self.batch_file, json.dumps({"batch_size": self._fitting()}))
         try:
-            size = json.loads(self.batch_file.read_text(encoding="utf-8"))["batch_size"]
+            size = parse_json(self.batch_file.read_text(encoding="utf-8"))["batch_size"]
             return replace(self._given, batch_size=size)
         except (ValueError, TypeError, KeyError, InputError):
             raise InputError(

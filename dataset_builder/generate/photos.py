@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,6 +14,7 @@ from dataset_builder.read import read_config
 from dataset_builder.schema.faces import Face, SourceRequest
 from targets.base.errors import InputError
 from targets.base.files import read_regular
+from targets.base.strict_json import parse_json
 from targets.base.tables import read_table
 from targets.base.text import nearest
 from targets.images import UnreadableError, decode
@@ -198,7 +198,7 @@ class Photos:
 
 def _source_of(photo: Photo) -> dict[str, Any]:
     """How a dataset's picture was made; what it can't show goes for pictures made from it too."""
-    return {"source": json.loads(photo.provenance)} if photo.provenance else {}
+    return {"source": parse_json(photo.provenance)} if photo.provenance else {}
 
 
 def _whole(text: str, where: str) -> int:

@@ -26,6 +26,7 @@ from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import folder_digests
 from targets.card import OUTPUT_RANGES, TargetCard
+from targets.clip_file import CONFIG, beside
 from targets.prompts import ConceptSetting, TemplateSet, phrases, sentences
 from targets.protocol import Scores
 from targets.torch_checkpoint import check_whole
@@ -294,10 +295,9 @@ def check_activations(config: Any, name: str) -> None:
             f"hf:{name}: QuickGELU mismatch: config.json says hidden_act '{found['vision']}' for pictures, "
             f"'{found['text']}' for texts, and CLIP is trained with one; mend config.json"
         )
-    beside = Path(name) / "open_clip_config.json"
-    if not beside.is_file():
+    if not (Path(name) / CONFIG).is_file():
         return
-    quick = bool(json.loads(beside.read_text(encoding="utf-8")).get("model_cfg", {}).get("quick_gelu"))
+    quick = bool((beside(Path(name)).get("model_cfg") or {}).get("quick_gelu"))
     if quick != (found["vision"] == "quick_gelu"):
         raise InputError(
             f"hf:{name}: QuickGELU mismatch: config.json says hidden_act '{found['vision']}', "

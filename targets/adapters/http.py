@@ -36,6 +36,7 @@ from pydantic import Field
 
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError, TargetError
+from targets.base.strict_json import parse_json
 from targets.card import ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, NoScores, Scores
 
@@ -96,7 +97,7 @@ class _Server:
             line = answer.decode("utf-8", "replace").strip().splitlines()[:1]
             raise TargetError(f"the target at {self.url} must answer 200, got {status} {''.join(line)[:200]}")
         try:
-            return json.loads(answer)
+            return parse_json(answer)
         except ValueError as error:
             raise TargetError(f"the target at {self.url} must answer JSON: {error}") from None
 

@@ -6,7 +6,6 @@ and weights.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from targets.base.config import validated
 from targets.base.errors import InputError
 from targets.base.extras import require
 from targets.base.hashing import folder_digests
+from targets.base.strict_json import parse_json
 from targets.base.text import nearest
 from targets.torch_checkpoint import load_into, other_classes, read_state, whole_loads
 from targets.torch_classifier import ClassifierSettings, Parts, TorchClassifier, TorchEmbedder, made
@@ -116,7 +116,7 @@ def _configuration(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not path.is_file():
         return {}, {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
         known, arguments = (dict(content.get(name) or {}) for name in ("pretrained_cfg", "model_args"))
     except (ValueError, TypeError, AttributeError):
         raise InputError(f"{path} must be timm's config.json, a table with 'pretrained_cfg'") from None

@@ -7,7 +7,6 @@ values keep their type, so that a reader can refuse ``true`` as a score.
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from targets.base.errors import InputError
+from targets.base.strict_json import parse_json
 from targets.base.text import excerpt, nearest, shortlist
 
 ObjectArray = npt.NDArray[np.object_]
@@ -236,8 +236,8 @@ def _read_jsonl(path: Path, text: str) -> Table:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_unique_keys, strict=False)
-        except (ValueError, RecursionError) as error:
+            row = parse_json(line, strict=False)
+        except ValueError as error:
             raise InputError(f"{path} line {number} must be one JSON object: {error}") from None
         if not isinstance(row, dict):
             raise InputError(f"{path} line {number} must be one JSON object, got {type(row).__name__}")
@@ -250,14 +250,6 @@ def _read_jsonl(path: Path, text: str) -> Table:
         for key, column in zip(keys, columns.values(), strict=True):
             column[index] = row.get(key)
     return Table(path, columns, first_row=1)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key '{next(key for key in keys if keys.count(key) > 1)}' occurs twice")
-    return row
 
 
 def _read_parquet(path: Path) -> Table:
