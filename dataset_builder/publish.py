@@ -27,6 +27,7 @@ from dataset_builder.store import StoredFace
 from targets.base.errors import InputError
 from targets.base.files import write_json, write_parquet, write_text
 from targets.base.hashing import canonical_json, file_digest
+from targets.base.private import redacted
 
 ROWS_PER_SHARD = 1000
 _SHARDS = "train-*.parquet"
@@ -93,7 +94,13 @@ def publish(
     cells = funnel([item.decided() for item in judged], attributes, list(taxonomy.groups))
     write_json(
         out / BUILD_FILE,
-        {"recipe": recipe.model_dump(mode="json"), "taxonomy": taxonomy.digest, "detectors": dict(detectors)},
+        redacted(
+            {
+                "recipe": recipe.model_dump(mode="json"),
+                "taxonomy": taxonomy.digest,
+                "detectors": dict(detectors),
+            }
+        ),
     )
     filtering = filtering_text(
         [Weighed(item.decided(), item.evidence, item.verdict) for item in judged],

@@ -17,6 +17,7 @@ from dataset_builder.schema.verdict import LABELS
 from targets.base.errors import InputError
 from targets.base.files import write_parquet
 from targets.base.hashing import canonical_json, settings_digest
+from targets.base.private import redacted
 from targets.base.strict_json import parse_json
 from targets.base.text import shortlist
 from targets.scoring import PictureRef
@@ -153,7 +154,7 @@ def faces_table(faces: Sequence[Face], attributes: Sequence[str], sources: Seque
             "labels": canonical_json(face.labels),
             "age": face.age,
             "distorted": face.distorted,
-            "provenance": canonical_json(face.provenance),
+            "provenance": canonical_json(redacted(face.provenance)),
             "fault": face.fault,
         }
         for face, attribute, source in zip(faces, attributes, sources, strict=True)

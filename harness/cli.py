@@ -188,7 +188,7 @@ def audit(
             words = zero_shot_phrases(data.labels.attribute, options.groups_of)
             loaded = load_target(target, _parse_settings(settings), words)
             asking = Asking(_cache_root(out, cache, loaded), references, keep_identical, progress, resume)
-            if not resume and has_earlier_answers(asking.cache_root, loaded.card):
+            if not resume and has_earlier_answers(asking.cache_root, loaded.card, loaded.hidden):
                 typer.echo(_NOT_USED, err=True)
             outcomes, record = audit_pairs(data, loaded, options, asking, candidates=candidates)
         show_run(console(), record, outcomes, out)

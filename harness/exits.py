@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from harness.streams import close_streams, prepare_streams, take_back
 from targets.base.errors import FacedeltaError
+from targets.base.private import redacted_text
 from targets.base.text import excerpt, message_line, raised
 
 UNFORESEEN = 70
@@ -88,7 +89,7 @@ def _kept(error: BaseException) -> str:
         with tempfile.NamedTemporaryFile(
             "w", prefix="facedelta-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False
         ) as stream:
-            stream.writelines(traceback.format_exception(error))
+            stream.write(redacted_text("".join(traceback.format_exception(error))))
     except OSError as fault:
         return f"its traceback could not be kept ({excerpt(fault)})"
     return f"please report it with the traceback in {stream.name}"
@@ -96,5 +97,5 @@ def _kept(error: BaseException) -> str:
 
 def _fault(text: str, status: int) -> int:
     take_back()
-    sys.stderr.write(f"error: {message_line(text)}\n")
+    sys.stderr.write(f"error: {message_line(redacted_text(text))}\n")
     return status

@@ -55,6 +55,7 @@ class ScoreCache:
         in_force: dict[str, Any] | None = None,
         *,
         run: str = "",
+        hidden: str = "",
         resume: bool = False,
     ) -> ScoreCache:
         """Open the cache of one target under ``root``; another model, setting or concept list is another.
@@ -66,10 +67,11 @@ class ScoreCache:
             in_force: what the target finds out while it is asked: filled here from an earlier run, kept
                 before the first scores that depend on it.
             run: which run this is.
+            hidden: digest of settings that the card doesn't tell, or empty.
             resume: whether a target without digests may go on with an earlier run: what that knew is in
                 ``earlier`` until ``adopt``.
         """
-        key = _key_of(card)
+        key = _key_of(card, hidden)
         cache = cls._at(root, key if card.pinned else {**key, RUN: run}, {} if in_force is None else in_force)
         if resume and not cache.rows and not card.pinned:
             found = [cls(path, in_force=cache.in_force)._loaded() for path in _earlier(root, key)]
@@ -146,8 +148,9 @@ class ScoreCache:
         self._saved_at = time.monotonic()
 
 
-def _key_of(card: TargetCard) -> dict[str, Any]:
+def _key_of(card: TargetCard, hidden: str) -> dict[str, Any]:
     return {
+        **({"hidden": hidden} if hidden else {}),
         "name": card.name,
         "kind": card.kind,
         "weights": card.weights,
@@ -181,9 +184,11 @@ def _earlier(root: Path, key: dict[str, Any]) -> list[Path]:
     )
 
 
-def has_earlier_answers(root: Path, card: TargetCard) -> bool:
+def has_earlier_answers(root: Path, card: TargetCard, hidden: str = "") -> bool:
     """Whether an earlier run of a target without digests left answers that ``resume`` could use."""
-    return not card.pinned and any(any(path.glob("*.parquet")) for path in _earlier(root, _key_of(card)))
+    return not card.pinned and any(
+        any(path.glob("*.parquet")) for path in _earlier(root, _key_of(card, hidden))
+    )
 
 
 def forget_unpinned(root: Path) -> None:

@@ -7,6 +7,7 @@ Built-in names are in ``BUILT_IN``; packages add theirs through the entry-point 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import secrets
@@ -24,6 +25,7 @@ from pydantic import Field
 from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError, TargetError
 from targets.base.foreign import foreign_code
+from targets.base.private import redacted, without_url_secrets
 from targets.base.text import control_character, is_utf8, nearest, shortlist
 from targets.card import TargetCard
 from targets.code import code_digest, package_digest
@@ -66,6 +68,7 @@ class LoadedTarget:
         batch_size: pictures per call.
         again: loads the same once more; None where the object came from elsewhere.
         run: which loading this is: answers of a target without digests of its weights belong to one.
+        hidden: digest of spec and settings where the card may not tell all of them, else empty.
     """
 
     target: Target
@@ -73,6 +76,7 @@ class LoadedTarget:
     batch_size: int
     again: Callable[[], LoadedTarget] | None = None
     run: str = field(default_factory=partial(secrets.token_hex, 8))
+    hidden: str = ""
 
     def optional(self, name: str, kind: Any, default: Any) -> Any:
         """An attribute that a target may have, or ``default``.
@@ -89,7 +93,7 @@ class LoadedTarget:
             TargetError: JSON can't hold them.
         """
         found: dict[str, Any] = self.optional("in_force", dict, {})
-        return _completed(self.card, {"settings": {**self.card.settings, **found}}, self.card.spec)
+        return _completed(self.card, {"settings": {**self.card.settings, **redacted(found)}}, self.card.spec)
 
     def close(self) -> None:
         """Let the target free what it holds."""
@@ -152,6 +156,7 @@ def load_target(
 
 
 def _loaded(spec: str, given: dict[str, Any], phrases: Mapping[str, Sequence[str]]) -> LoadedTarget:
+    redacted(given)  # from here on no message tells them
     if spec.endswith(".toml"):
         section = validated(TargetFile, read_toml(Path(spec)), spec).target
         return _loaded(section.spec, {**section.settings, **given}, phrases)
@@ -261,15 +266,19 @@ def _described(
         card = validated(TargetCard, {"name": type(target).__name__, **card}, f"target {spec}: card")
     elif not isinstance(card, TargetCard):
         raise TargetError(f"target {spec}: card must be a TargetCard or a mapping, got {type(card).__name__}")
-    update: dict[str, Any] = {"spec": spec, "kind": kind, "concepts": concepts, "code": code or card.code}
+    update: dict[str, Any] = {"kind": kind, "concepts": concepts, "code": code or card.code}
     # What the target says is in force (a device for "auto", a path as text) stands before what was given.
-    update["settings"] = {**(settings or {}), **card.settings}
+    in_force = {**(settings or {}), **card.settings}
+    told = without_url_secrets(spec), redacted(in_force)
+    update["spec"], update["settings"] = told
+    update |= {name: without_url_secrets(getattr(card, name)) for name in ("name", "licence", "source")}
+    hidden = "" if told == (spec, in_force) else hashlib.sha256(repr((spec, in_force)).encode()).hexdigest()
     batch_size = getattr(target, "batch_size", DEFAULT_BATCH_SIZE)
     if not isinstance(batch_size, int) or batch_size < 1:
         raise TargetError(f"target {spec}: batch_size must be a positive whole number, got {batch_size!r}")
     for name, expected, default in _OPTIONAL:
         _optional(target, spec, name, expected, default)
-    return LoadedTarget(target, _completed(card, update, spec), batch_size)  # type: ignore[arg-type]
+    return LoadedTarget(target, _completed(card, update, spec), batch_size, hidden=hidden)  # type: ignore[arg-type]
 
 
 _OPTIONAL: tuple[tuple[str, Any, Any], ...] = (

@@ -23,6 +23,7 @@ from pydantic import BeforeValidator
 
 from targets.base.errors import InputError
 from targets.base.extras import require
+from targets.base.private import redacted_text, remember, without_url_secrets
 from targets.base.strict_json import parse_json
 from targets.base.text import excerpt
 
@@ -321,7 +322,7 @@ class Server:
         start = self._key[:8]
         if len(start) == 8:
             text = re.sub(re.escape(start) + r"\S*", "***", text)
-        return excerpt(text)
+        return excerpt(redacted_text(text))
 
 
 def key_of(endpoint: Endpoint) -> str:
@@ -338,7 +339,7 @@ def key_of(endpoint: Endpoint) -> str:
         )
     if not key.isascii() or not key.isprintable():
         raise InputError(f"the key in {endpoint.key_env} must be printable ASCII")
-    return key or LOCAL_KEY
+    return remember(key) or LOCAL_KEY
 
 
 def check_base_url(url: str | None) -> None:
@@ -353,7 +354,7 @@ def check_base_url(url: str | None) -> None:
     if "@" in parts.netloc:
         raise ValueError("base_url must not hold credentials: put the key into the environment")
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"base_url must be an http or https URL, got '{url}'")
+        raise ValueError(f"base_url must be an http or https URL, got '{without_url_secrets(url)}'")
 
 
 def _said(error: Any) -> tuple[frozenset[str], str]:

@@ -96,7 +96,9 @@ def score_pictures(
         if loaded.card.kind == "recorded":
             return _look_up(loaded, distinct, advance)
         in_force = loaded.optional("in_force", dict, {})
-        cache = ScoreCache.open(cache_root, loaded.card, in_force, run=loaded.run, resume=resume)
+        cache = ScoreCache.open(
+            cache_root, loaded.card, in_force, run=loaded.run, hidden=loaded.hidden, resume=resume
+        )
         take_up(loaded.card, distinct, cache, partial(ask_target, loaded))
         try:
             return _ask(loaded, distinct, cache, advance, caution)

@@ -15,6 +15,9 @@ the reason is the description's ``"nan_means"``, by default "no_answer"::
 
     {"scores": [[0.9, 0.1], null], "reasons": [null, "no_face"]}
 
+A body may have 64 MB, a model 10,000 concepts or vector components, and the whole answer must be there within
+``timeout`` seconds.
+
 Any other status than 200 ends the run with the server's first line. A token, where the server wants one,
 is read from the environment variable that ``token_env`` names and sent as ``Authorization: Bearer``.
 """
@@ -26,7 +29,10 @@ import http.client
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -36,18 +42,23 @@ from pydantic import Field
 
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError, TargetError
+from targets.base.private import redacted_text, remember, without_url_secrets
 from targets.base.strict_json import parse_json
+from targets.base.text import excerpt
 from targets.card import ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, NoScores, Scores
 
 REASONS = (NO_FACE, NO_ANSWER)
+MOST_BYTES = 64 << 20
+MOST_SAID = 2000
+MOST_OUTPUTS, MOST_PICTURES = 10_000, 4096
 
 
 class HttpSettings(Settings):
     """Settings of the target.
 
     Attributes:
-        timeout: seconds that one answer may take.
+        timeout: seconds that one whole answer may take.
         token_env: name of the environment variable that holds a bearer token.
     """
 
@@ -59,9 +70,9 @@ class Description(Settings):
     """What the server answers to GET."""
 
     name: str
-    concepts: tuple[str, ...] = ()
+    concepts: tuple[str, ...] = Field(default=(), max_length=MOST_OUTPUTS)
     embedding: bool = False
-    batch_size: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=16, ge=1, le=MOST_PICTURES)
     weights: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     licence: str = "unknown"
@@ -75,7 +86,7 @@ class _Server:
     """One kept connection; a request that finds it closed is sent once more."""
 
     def __init__(self, url: str, settings: HttpSettings) -> None:
-        self.url, self._parts = url, _checked_url(url)
+        self.url, self._parts = without_url_secrets(url), _checked_url(url)
         self._timeout = settings.timeout
         self._headers = {"Content-Type": "application/json", **_authorization(settings.token_env)}
         self._connection: http.client.HTTPConnection | None = None
@@ -94,12 +105,13 @@ class _Server:
             kind = str(error) or type(error).__name__
             raise InputError(f"no answer from the target at {self.url} ({kind}); is it running?") from None
         if status != http.HTTPStatus.OK:
-            line = answer.decode("utf-8", "replace").strip().splitlines()[:1]
-            raise TargetError(f"the target at {self.url} must answer 200, got {status} {''.join(line)[:200]}")
+            line = answer[:MOST_SAID].decode("utf-8", "replace").strip().splitlines()[:1]
+            said = excerpt(redacted_text("".join(line)))
+            raise TargetError(f"the target at {self.url} must answer 200, got {status} {said}")
         try:
             return parse_json(answer)
         except ValueError as error:
-            raise TargetError(f"the target at {self.url} must answer JSON: {error}") from None
+            raise TargetError(f"the target at {self.url} must answer JSON: {excerpt(error)}") from None
 
     def _sent(self, method: str, data: bytes | None) -> tuple[int, bytes]:
         kept = self._connection is not None
@@ -117,14 +129,54 @@ class _Server:
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
             self._connection = kind(self._parts.netloc, timeout=self._timeout)
         path = self._parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
-        self._connection.request(method, path, body=data, headers=self._headers)
-        answer = self._connection.getresponse()
-        return answer.status, answer.read()
+        with _deadline(self._connection, self._timeout):
+            self._connection.request(method, path, body=data, headers=self._headers)
+            answer = self._connection.getresponse()
+            body = answer.read(MOST_BYTES + 1)
+        if len(body) > MOST_BYTES:
+            self.close()
+            raise TargetError(f"the target at {self.url} must answer at most {MOST_BYTES >> 20} MB, got more")
+        return answer.status, body
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+@contextmanager
+def _deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """End an exchange that takes longer altogether: a socket's own time-out starts anew with every byte.
+
+    Raises:
+        TimeoutError: it did.
+    """
+    passed = threading.Event()
+    sockets: list[socket.socket] = []
+
+    def end() -> None:
+        passed.set()
+        for one in sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        if connection.sock is None:
+            connection.connect()
+        # A connection lets go of its socket where the body ends with it.
+        sockets.append(connection.sock)
+        yield
+    except (OSError, http.client.HTTPException):
+        if not passed.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if passed.is_set():
+        connection.close()
+        raise TimeoutError(f"the whole answer took more than timeout = {seconds:g} s")
 
 
 class _Http:
@@ -183,6 +235,10 @@ def _scores(answer: Any, count: int, width: int | None, url: str, nan_means: NoS
         raise TargetError(f"the target at {url} must answer {count} rows of 'scores', got {came}")
     widths = {len(row) for row in rows if isinstance(row, list)}
     expected = width if width is not None else next(iter(widths), 0)
+    if expected > MOST_OUTPUTS:
+        raise TargetError(
+            f"the target at {url} may answer {MOST_OUTPUTS:,} numbers a picture, got {expected:,}"
+        )
     values = np.full((count, expected), np.nan)
     for index, row in enumerate(rows):
         if row is None:
@@ -219,7 +275,9 @@ def _checked_url(url: str) -> SplitResult:
     if parts.username or parts.password:
         raise InputError("a URL must not hold credentials; name an environment variable with token_env")
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise InputError(f"http needs a URL, as in http:http://127.0.0.1:8000/score, got '{url}'")
+        raise InputError(
+            f"http needs a URL, as in http:http://127.0.0.1:8000/score, got '{without_url_secrets(url)}'"
+        )
     return parts
 
 
@@ -229,7 +287,7 @@ def _authorization(token_env: str | None) -> dict[str, str]:
     token = os.environ.get(token_env)
     if not token:
         raise InputError(f"token_env names the environment variable {token_env}, which is not set")
-    return {"Authorization": f"Bearer {token}"}
+    return {"Authorization": f"Bearer {remember(token)}"}
 
 
 def load(argument: str | None, settings: Mapping[str, Any]) -> HttpConcepts | HttpEmbedder:
@@ -244,7 +302,7 @@ def load(argument: str | None, settings: Mapping[str, Any]) -> HttpConcepts | Ht
     url = f"http:{argument}" if argument.startswith("//") else argument
     server = _Server(url, chosen)
     try:
-        about = _described(server.ask("GET"), url)
+        about = _described(server.ask("GET"), server.url)
         return (HttpEmbedder if about.embedding else HttpConcepts)(server, about, chosen)
     except InputError:
         server.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 from targets.base.errors import InputError, TargetError
-from targets.catalogue import load_target
+from targets.catalogue import LoadedTarget, load_target
 from targets.drawn_pictures import drawn_faces
 from targets.scoring import call_target
 from tests.targets.http_server import ABOUT, Handler
@@ -218,3 +220,81 @@ def test_an_audit_through_the_command_line(tmp_path: Path, example_server: str) 
     bright = [cell for cell in record["cells"] if cell["concept"] == "bright"]
     assert bright
     assert all(cell["delta"] < 0 for cell in bright)
+
+
+def served(url: str, **settings: object) -> LoadedTarget:
+    return load_target(f"http:{url}", settings)
+
+
+def dripping(part: bytes) -> Callable[[Chosen], None]:
+    """A handler that sends one byte at a time, each well within a socket's time-out, and never ends."""
+
+    def answer(self: Chosen) -> None:
+        with suppress(OSError):
+            self.wfile.write(part)
+            while True:
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.02)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "part", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Slow: "], ids=["body", "head"]
+)
+def test_a_server_that_sends_byte_by_byte_has_one_deadline(
+    url: str, handler: type[Chosen], part: bytes
+) -> None:
+    handler.do_GET = dripping(part)
+    with pytest.raises(InputError, match=r"the whole answer took more than timeout = 0.3 s"):
+        served(url, timeout=0.3)
+
+
+def test_a_body_without_end_is_cut(url: str, handler: type[Chosen], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("targets.adapters.http.MOST_BYTES", 1 << 20)
+    handler.about = {**ABOUT, "detection": "x" * (2 << 20)}
+    with pytest.raises(TargetError, match="must answer at most 1 MB, got more"):
+        served(url)
+
+
+def test_a_server_may_not_declare_any_number_of_outputs(url: str, handler: type[Chosen]) -> None:
+    handler.about = {**ABOUT, "concepts": [f"c{n}" for n in range(10_001)]}
+    with pytest.raises(InputError, match="at most 10000 items"):
+        served(url)
+    handler.about = {"name": "E", "embedding": True}
+    handler.answers = {"scores": [[0.5] * 10_001]}
+    loaded = served(url)
+    with pytest.raises(TargetError, match="may answer 10,000 numbers a picture, got 10,001"):
+        call_target(loaded, drawn_faces(1), ["x"])
+    loaded.close()
+
+
+def test_what_a_server_says_is_cut_and_told_without_secrets(
+    url: str, handler: type[Chosen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_TOKEN", "sesame-sesame")
+
+    def refuse(self: Chosen) -> None:
+        body = f"no \x1b[31m {self.headers['Authorization']} X-Api-Key: other {'long ' * 100}".encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    handler.do_GET = refuse
+    with pytest.raises(TargetError) as caught:
+        served(f"{url}?sig=signed", token_env="OUR_TOKEN")  # noqa: S106
+    text = str(caught.value)
+    assert "got 403 no" in text
+    assert not any(part in text for part in ("sesame", "other", "\x1b", "signed"))
+    assert len(text) < 320
+
+
+def test_a_query_string_is_sent_and_not_told(url: str, handler: type[Chosen]) -> None:
+    paths = []
+    handler.do_GET = lambda self: (paths.append(self.path), self.answer(ABOUT))
+    loaded = served(f"{url}?sig=signed")
+    assert paths == ["/score?sig=signed"]
+    assert "signed" not in loaded.card.model_dump_json()
+    loaded.close()
