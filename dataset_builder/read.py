@@ -81,7 +81,8 @@ class Config:
         A column of texts holds paths from the dataset's folder.
         """
         if column not in self.pictures:
-            folder = Path(self.path) if Path(self.path).is_dir() else Path(self.path).parent
+            place = Path(self.path).absolute()
+            folder = place if place.is_dir() else place.parent
             paths = self.text(column, stripped=False)
             return tuple(PictureRef(path, partial(read_named, folder, path)) for path in paths)
         readers = self.pictures[column]
@@ -259,7 +260,7 @@ def _from_files(path: str, name: str, files: Sequence[Path]) -> Config:
         for column in images:
             # A file that is written anew must not be answered from what was read of the old one.
             stamp = file.stat().st_mtime_ns, file.stat().st_size
-            readers = [partial(_picture, file, column, stamp, row) for row in range(rows)]
+            readers = [partial(_picture, file.absolute(), column, stamp, row) for row in range(rows)]
             pictures.setdefault(column, []).extend(readers)
     return Config(path, name, columns, pictures, files=tuple(files))
 

@@ -49,7 +49,9 @@ def build_command(
     progress: Annotated[bool, typer.Option(help="Show how far the run is.")] = True,
 ) -> None:
     """Make counterfactual pairs: generate, edit, detect, filter, publish."""
-    path = find_recipe(recipe)
+    # A target that a recipe names may change the working directory.
+    path, out = find_recipe(recipe).absolute(), out.absolute()
+    candidates = None if candidates is None else candidates.absolute()
     job = Build(path, out, limit, candidates, show_progress=progress, budget=budget, processes=processes)
     if sum([dry_run, tune, share is not None]) > 1:
         raise InputError("--dry-run, --tune and --share exclude each other; give one of them")

@@ -154,6 +154,8 @@ def audit(
     progress: ProgressOption = True,
 ) -> None:
     """Ask a target about both faces of every pair and write what changed, for whom."""
+    # What a target does to the working directory changes nothing.
+    said, out, cache = out, out.absolute(), None if cache is None else cache.absolute()
     rates = RecognitionOptions(target_fmr=target_fmr, threshold=match_threshold)
     options = Options(
         method=ci.value,
@@ -191,10 +193,10 @@ def audit(
             if not resume and has_earlier_answers(asking.cache_root, loaded.card, loaded.hidden):
                 typer.echo(_NOT_USED, err=True)
             outcomes, record = audit_pairs(data, loaded, options, asking, candidates=candidates)
-        show_run(console(), record, outcomes, out)
+        show_run(console(), record, outcomes, out, said)
         # Without a digest of the weights a later run could silently reuse another model's scores.
         forget_unpinned(out / CACHE)
-    check_failures(record, outcomes, out)
+    check_failures(record, outcomes, said)
 
 
 _NOT_USED = (
@@ -240,8 +242,9 @@ def targets_check(
     finally:
         loaded.close()
     for result in results:
-        words = message_line(result.fault or result.rule)
-        tell(f"{'FAIL' if result.fault else 'ok':4}  {result.name:20} {words}")
+        words = message_line(result.fault or result.unseen or result.rule)
+        state = "FAIL" if result.fault else "-" if result.unseen else "ok"
+        tell(f"{state:4}  {result.name:20} {words}")
     broken = [result.name for result in results if result.fault]
     if broken:
         raise InputError(f"target {spec} breaks {counted(len(broken), 'rule')}: {', '.join(broken)}")
@@ -283,6 +286,7 @@ def detector_train(
     progress: ProgressOption = True,
 ) -> None:
     """Train a distortion detector, tune it for recall, and say how well it does on other identities."""
+    dataset, out = dataset.absolute(), out.absolute()
     model = train(
         load_labelled(dataset),
         target,

@@ -65,6 +65,7 @@ def confusion_command(
     progress: ProgressOption = True,
 ) -> None:
     """Set a detector's labels beside the generator's knowledge, and say what its errors do to deltas."""
+    dataset = dataset.absolute()
     recipe, known = read_build(dataset, taxonomy)
     candidates = load_candidates(dataset)
     if detector is not None:

@@ -103,7 +103,7 @@ def _from_table(table: Table, identities: Identities | None) -> Pairs:
     columns |= _person_column(columns, table, identities)
     rows, failures = _usable_rows(columns, table, keys=("pair_id",), values=("source", "transformed"))
     labels = _labels(columns, rows)
-    folder = table.path.parent
+    folder = table.path.parent.absolute()
     origin = {
         "path": str(table.path),
         "kind": "table",

@@ -94,15 +94,15 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
     write_record(record, run)
 
 
-def show_run(out: Console, record: Record, outcomes: Outcomes, run: Path) -> None:
-    """Write a run's folder and print its tables and summary."""
-    replaced = (run / RECORD_FILE).exists()
+def show_run(out: Console, record: Record, outcomes: Outcomes, run: Path, said: Path | None = None) -> None:
+    """Write a run's folder and print its tables and summary; ``said`` is how its user calls the folder."""
+    replaced, said = (run / RECORD_FILE).exists(), said or run
     write_run(run, record, outcomes)
     if replaced:
-        say(out, f"replaced the run in {run}")
+        say(out, f"replaced the run in {said}")
     for table in run_tables(record):
         print_table(out, table)
-    print_summary(out, record, outcomes, run)
+    print_summary(out, record, outcomes, said)
 
 
 def check_failures(record: Record, outcomes: Outcomes, run: Path) -> None:

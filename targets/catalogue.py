@@ -139,6 +139,7 @@ def load_target(
     spec: str,
     settings: Mapping[str, Any] | None = None,
     phrases: Mapping[str, Sequence[str]] | None = None,
+    folder: Path = Path(),
 ) -> LoadedTarget:
     """Load a target by its spec.
 
@@ -146,23 +147,28 @@ def load_target(
         spec: ``NAME[:ARG]``, ``FILE.py:CLASS`` or a ``FILE.toml`` with ``[target] spec = ...``.
         settings: keyword settings of the target; they win over those of a TOML file.
         phrases: concept -> phrases for a zero-shot target whose settings name no concepts.
+        folder: where a relative path in ``spec`` begins.
 
     Raises:
         InputError: unknown name, missing file, unknown setting, missing extra.
         TargetError: what was loaded has none of the three methods, or two of them.
     """
-    loaded = _loaded(spec, dict(settings or {}), phrases or {})
-    return replace(loaded, again=partial(load_target, spec, settings, phrases))
+    # What is loaded may change the working directory.
+    here = folder.absolute()
+    loaded = _loaded(spec, dict(settings or {}), phrases or {}, folder)
+    return replace(loaded, again=partial(load_target, spec, settings, phrases, here))
 
 
-def _loaded(spec: str, given: dict[str, Any], phrases: Mapping[str, Sequence[str]]) -> LoadedTarget:
+def _loaded(
+    spec: str, given: dict[str, Any], phrases: Mapping[str, Sequence[str]], folder: Path
+) -> LoadedTarget:
     redacted(given)  # from here on no message tells them
     if spec.endswith(".toml"):
-        section = validated(TargetFile, read_toml(Path(spec)), spec).target
-        return _loaded(section.spec, {**section.settings, **given}, phrases)
+        section = validated(TargetFile, read_toml(folder / spec), spec).target
+        return _loaded(section.spec, {**section.settings, **given}, phrases, folder)
     path, _, class_name = spec.rpartition(":")
     if path.endswith(".py") or spec.endswith(".py"):
-        return _from_file(Path(path or spec), class_name if path else "", spec, given)
+        return _from_file(folder / (path or spec), class_name if path else "", spec, given)
     name, _, argument = spec.partition(":")
     table = available()
     if name not in table:
@@ -213,13 +219,14 @@ def _from_file(path: Path, class_name: str, spec: str, settings: dict[str, Any])
         raise InputError(f"target {spec}: no such file: {path}")
     if not class_name:
         raise InputError(f"target {spec}: name the class after a colon, as in {path}:SmileNet")
-    module = _import_file(path)
+    place = path.absolute()
+    module = _import_file(place)
     if not hasattr(module, class_name):
         names = [name for name, value in vars(module).items() if isinstance(value, type)]
         raise InputError(f"target {spec}: {path} has no '{class_name}'{nearest(class_name, names)}")
     with foreign_code(f"target {spec}: {class_name}({', '.join(settings)}) failed:"):
         target = getattr(module, class_name)(**settings)
-    return describe(target, spec, settings, code=code_digest(path))
+    return describe(target, spec, settings, code=code_digest(place))
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from targets import opening
@@ -422,6 +423,8 @@ def _floats(given: object, loaded: LoadedTarget, count: int) -> FloatArray:
         plain = np.asarray(given)
         if plain.dtype.kind not in "fiuO" or np.ma.isMaskedArray(given):
             raise TargetError(f"{must} {kind} of {plain.dtype}")
+        if odd := _odd_cell(given, plain):
+            raise TargetError(f"{must} {kind} with {odd}")
         named = list(getattr(given, "columns", ()))
         if named and named not in ([*loaded.card.concepts], [*range(len(named))]):
             raise TargetError(f"{must} {kind} with the columns {excerpt(shortlist(named))}")
@@ -432,6 +435,16 @@ def _floats(given: object, loaded: LoadedTarget, count: int) -> FloatArray:
     if values.shape[1] == 0:
         raise TargetError(f"target {loaded.card.spec} must return vectors of at least one number, got none")
     return values
+
+
+def _odd_cell(given: object, plain: npt.NDArray[Any]) -> str:
+    """The type of a cell that numpy would silently turn into a number; empty where there is none."""
+    rows = list(given) if isinstance(given, list | tuple) else []
+    cells = (cell for row in rows if isinstance(row, list | tuple) for cell in row)
+    for cell in [*rows, *(plain.ravel() if plain.dtype.kind == "O" else cells)]:
+        if isinstance(cell, bool | np.bool_ | str | bytes | np.ma.MaskedArray):
+            return type(cell).__name__
+    return ""
 
 
 def _look_up(

@@ -81,6 +81,25 @@ CASES = {
     "masked": (scorer("return np.ma.masked_all((len(images), 1))"), "got MaskedArray of float64"),
     "truth values": (scorer("return np.ones((len(images), 1), bool)"), "got ndarray of bool"),
     "dates": (scorer("return np.zeros((len(images), 1), 'M8[D]')"), "got ndarray of datetime64"),
+    "truth values among numbers": (
+        scorer("return [[i > 2 or 0.5] for i in range(len(images))]"),
+        "with bool",
+    ),
+    "truth values as objects": (scorer("return np.full((len(images), 1), True, object)"), "with bool"),
+    "texts as objects": (scorer("return np.full((len(images), 1), '0.5', object)"), "with str"),
+    "masked rows": (scorer("return [np.ma.masked_all(1) for _ in images]"), "list with MaskedArray"),
+    "dates as objects": (
+        scorer("return [[datetime.date(2024, 5, 1)] for _ in images]", before="import datetime"),
+        "float() argument must be a string or a real number, not 'datetime.date'",
+    ),
+    "a frame": (
+        scorer("return pd.DataFrame({'age': [1.0] * len(images)})", before="import pandas as pd"),
+        "got DataFrame with the columns age",
+    ),
+    "a frame of truth values": (
+        scorer("return pd.DataFrame({'mood': [True] * len(images)})", before="import pandas as pd"),
+        "got DataFrame of bool",
+    ),
     "texts": (scorer("return [['0.5'] for _ in images]"), "got list of <U3"),
     "no reasons": (scorer(SCORES.format("None")), "the reasons of its answer can't be read: TypeError"),
     "too few details": (
@@ -151,3 +170,44 @@ def test_a_target_that_takes_the_error_output_away(tmp_path: Path) -> None:
     table = drawn_pairs(tmp_path, ("WM",), 2)
     done = command("audit", table, "--target", f"{tmp_path}/mine.py:Mine", "--out", tmp_path / "run")
     assert (done.status, "mine.py, line 12" in done.err) == (2, True), done.err
+
+
+WANDERING = """
+import os, tempfile
+import numpy as np
+{module}
+class Mine:
+    concepts = ("mood",)
+    def __init__(self):
+        {init}
+    def prepare(self, image):
+        {prepare}
+        return image
+    def score(self, images):
+        {score}
+        return [[0.5 + np.asarray(image).mean() / 1000] for image in images]
+"""
+
+
+@pytest.mark.parametrize("when", ["module", "init", "prepare", "score"])
+def test_a_target_may_go_anywhere(
+    when: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed working directory changes nothing: relative paths begin where the command was given."""
+    monkeypatch.chdir(tmp_path)
+    drawn_pairs(tmp_path, ("WM",))
+    cells = []
+    for name, step in (("stays", "pass"), ("goes", "os.chdir(tempfile.mkdtemp())")):
+        steps = dict.fromkeys(("module", "init", "prepare", "score"), "pass") | {when: step}
+        (tmp_path / f"{name}.py").write_text(WANDERING.format(**steps), encoding="utf-8")
+        words = ("audit", "pairs.csv", "--target", f"{name}.py:Mine", "--out", name, "--cache", "kept")
+        done = call(capsys, *words)
+        monkeypatch.chdir(tmp_path)
+        assert done.status == 0, done.err
+        record = json.loads((tmp_path / name / "record.json").read_text(encoding="utf-8"))
+        assert record["data"]["path"] == "pairs.csv"
+        cells.append([{**cell, "target": "", "family": ""} for cell in record["cells"]])
+        done = call(capsys, "targets", "check", f"{name}.py:Mine")
+        monkeypatch.chdir(tmp_path)
+        assert done.status == 0, done.err + done.out
+    assert cells[0] == cells[1]

@@ -314,6 +314,37 @@ def test_the_floor_is_wider_in_half_precision() -> None:
     assert floor(describe(half, "t")) == 2e-3
 
 
+class Plain:
+    """No prepare, so that nobody sees in which order it takes the channels."""
+
+    concepts = ("red",)
+
+    def score(self, images: Sequence[Image.Image]) -> np.ndarray:
+        return np.array([[np.asarray(image)[:, :, 0].mean()] for image in images])
+
+
+def test_colours_are_ok_only_where_they_were_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = {item.name: (item.fault, item.unseen) for item in run_checks(as_loaded(Plain()))}
+    unseen = "the target has no prepare, so that its colours can't be seen from outside"
+    assert states["colours"] == (None, unseen)
+    assert states["staged"] == (None, "the target has no stage and start")
+    assert states["shape"] == (None, "")
+    bound = {item.check.__name__: item for item in parametrize_with_checks(Plain).mark.args[1]}
+    with pytest.raises(pytest.skip.Exception, match="no prepare"):
+        bound["check_colours"]()
+    with pytest.raises(pytest.skip.Exception, match="no rule for a target of kind 'concepts'"):
+        bound["check_unknown_picture"]()
+    (tmp_path / "own.py").write_text(
+        "import numpy as np\nclass Plain:\n    concepts = ('red',)\n    def score(self, images):\n"
+        "        return np.array([[np.asarray(image)[:, :, 0].mean()] for image in images])\n"
+    )
+    shown = call(capsys, "targets", "check", f"{tmp_path}/own.py:Plain").out.splitlines()
+    (line,) = [line for line in shown if " colours " in line]
+    assert line.split() == ["-", "colours", *unseen.split()]
+
+
 class Log:
     concepts = ("smile",)
     needs_pixels = False
