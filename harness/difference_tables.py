@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from harness.plan_tables import difference_plan_table
 from harness.record import AcquisitionShare, Contrast, Difference, Disparity, Interaction, Omnibus, Record
 from harness.tables import (
-    FLAG_NOTES,
     NOT_MEASURED,
     STATUS_MARKS,
     DisparityTable,
     csv_text,
     flag_marks,
     interval_text,
+    legend,
     no_claim_notes,
     p_text,
     spreadsheet_text,
@@ -40,6 +40,15 @@ def difference_tables(record: Record, by: str = "demographic") -> dict[str, Disp
     return {name: table for name, table in tables.items() if table is not None}
 
 
+def all_difference_tables(record: Record) -> list[tuple[str, str, DisparityTable]]:
+    """Name, axis and table of every axis of a run; one interaction of two axes stands under the first."""
+    found: dict[DisparityTable, tuple[str, str]] = {}
+    for by in record.settings.by:
+        for name, table in difference_tables(record, by).items():
+            found.setdefault(table, (name, by))
+    return [(name, by, table) for table, (name, by) in found.items()]
+
+
 def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
     """One omnibus test a planned row, and the differences whose simultaneous band excludes zero."""
     level = record.settings.level
@@ -57,7 +66,7 @@ def difference_table(record: Record, by: str = "demographic") -> DisparityTable:
         f"differences with a {100 * level:g} % simultaneous band beyond 0",
     )
     return DisparityTable(
-        title, heads, rows, (*no_claim_notes(record), *_difference_notes(entries)), justify="left"
+        title, heads, rows, (*no_claim_notes(record), *_difference_notes(entries, rows)), justify="left"
     )
 
 
@@ -82,8 +91,7 @@ def acquisition_table(record: Record) -> DisparityTable | None:
     title = f"Failure to acquire: share of pairs without an answer, {100 * level:g} % intervals (Wilson)"
     over = counted(len(rows), "attribute")
     tested = f"Games-Howell tests, Holm over {over}; in a test each group has two more identities"
-    marks = [note for flag, note in FLAG_NOTES.items() if flag in flags]
-    notes = (record.no_claim,) if record.no_claim else (tested, *marks)
+    notes = (record.no_claim,) if record.no_claim else (tested, *legend(rows, flags))
     return DisparityTable(title, heads, tuple(rows), notes, justify="left")
 
 
@@ -146,7 +154,7 @@ def interaction_table(record: Record, by: str) -> DisparityTable | None:
         if item.test.p is None:
             without.setdefault(item.test.reason, []).append(f"{entry.attribute} / {entry.concept}")
     reasons = [f"no test, {reason}: {shortlist(names)}" for reason, names in without.items()]
-    notes = [*(note for flag, note in FLAG_NOTES.items() if flag in flags), *reasons]
+    notes = [*legend(rows, flags), *reasons]
     return DisparityTable(title, heads, tuple(rows), tuple(notes), justify="left")
 
 
@@ -200,11 +208,13 @@ def _band_text(entry: Disparity, level: float) -> str:
     return "; ".join(parts) or "none"
 
 
-def _difference_notes(entries: Sequence[Disparity]) -> list[str]:
+def _difference_notes(
+    entries: Sequence[Disparity], rows: Sequence[tuple[str, str, tuple[str, ...]]]
+) -> list[str]:
     notes = ['"none" and "no claim" do not say that there is no difference; that takes an equivalence test']
     flags = {flag for entry in entries for pair in entry.pairwise for flag in pair.flags}
     flags |= {flag for entry in entries for flag in entry.omnibus.flags}
-    notes += [note for flag, note in FLAG_NOTES.items() if flag in flags]
+    notes += legend(rows, flags)
     if any("skewed" in entry.omnibus.flags for entry in entries):
         notes.append("‡ beside p: with skewed scores, unequal sizes and unequal spreads the test errs often")
     return [*notes, *_strata_notes(entries)]

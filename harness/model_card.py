@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from harness.difference_tables import acquisition_table, difference_tables
+from harness.difference_tables import acquisition_table, all_difference_tables
 from harness.plan_tables import plan_tables
 from harness.record import Attrition, Cell, Record
 from harness.report import words
@@ -130,8 +130,7 @@ def _section(record: Record) -> Iterator[str]:
         yield to_markdown(disparity_table(record, record.rows, by))
         yield to_markdown(count_table(record, record.rows, by))
     yield from map(to_markdown, plan_tables(record, record.rows))
-    for by in record.settings.by:
-        yield from map(to_markdown, difference_tables(record, by).values())
+    yield from (to_markdown(table) for _, _, table in all_difference_tables(record))
     if record.discovery:
         yield to_markdown(discovery_table(record.discovery))
     yield "### Pairs without an answer"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from harness.record import Cell, Detail, Difference, Record
 from harness.tables import (
     FLAG_MARKS,
-    FLAG_NOTES,
     NOT_MEASURED,
     STATUS_MARKS,
     DisparityTable,
     Row,
+    legend,
     p_text,
     two_digits,
 )
@@ -56,7 +56,7 @@ def difference_plan_table(record: Record, by: str = "demographic") -> DisparityT
     if settings.half_width is not None:
         notes.append("identities: of a and b, if both grow alike, for a band of this half-width")
     flags = {flag for entry in entries for pair in entry.pairwise for flag in pair.flags}
-    notes += [note for flag, note in FLAG_NOTES.items() if flag in flags]
+    notes += legend(rows, flags)
     return DisparityTable(title, tuple(heads), rows, tuple(notes), justify="left")
 
 

@@ -17,7 +17,7 @@ from harness.difference_tables import (
     acquisition_csv,
     acquisition_differences_csv,
     acquisition_table,
-    difference_tables,
+    all_difference_tables,
     differences_to_csv,
     interactions_to_csv,
 )
@@ -55,7 +55,7 @@ def run_tables(record: Record) -> list[DisparityTable]:
     by_axis = [disparity_table(record, record.rows, by) for by in record.settings.by]
     counts = [count_table(record, record.rows, by) for by in record.settings.by]
     plans = plan_tables(record, record.rows)
-    differences = [table for by in record.settings.by for table in difference_tables(record, by).values()]
+    differences = [table for _, _, table in all_difference_tables(record)]
     return [*by_axis, *counts, *plans, *differences, *strongest_tables(record), *searched]
 
 

@@ -176,8 +176,12 @@ def _print(tables: Sequence[DisparityTable], style: Format) -> None:
     if style is Format.HTML:
         write_out(to_html(tables))
         return
+    if style is Format.MARKDOWN:
+        # A line that follows a list without a blank one would belong to its last item.
+        write_out("\n".join(map(to_markdown, tables)))
+        return
     for item in tables:
         if style is Format.TERMINAL:
             print_table(console(), item)
         else:
-            write_out(to_markdown(item) if style is Format.MARKDOWN else to_latex(item))
+            write_out(to_latex(item))

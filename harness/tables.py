@@ -114,6 +114,12 @@ def flag_marks(flags: Iterable[str]) -> str:
     return "".join(FLAG_MARKS.get(flag, "") for flag in flags)
 
 
+def legend(rows: Sequence[tuple[str, str, Sequence[str]]], flags: Iterable[str]) -> list[str]:
+    """Explain the marks of some flags that the texts of a table bear."""
+    texts = "".join(text for *_, cells in rows for text in cells)
+    return [note for flag, note in FLAG_NOTES.items() if flag in set(flags) and FLAG_MARKS[flag] in texts]
+
+
 def interval_text(value: float, interval: Interval) -> str:
     """Write "value ± half-width", or "value [low, high]" for an interval that is not symmetric."""
     low, high = value - interval.low, interval.high - value

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from harness.difference_tables import acquisition_table, difference_tables
+from harness.difference_tables import acquisition_table, all_difference_tables
 from harness.finished import FinishedRun, load_run
 from harness.folder import FAILURES_FILE, REPORT_FILE
 from harness.plan_tables import plan_tables
@@ -218,9 +218,8 @@ def _planned_tables(record: Record, shown: Sequence[Shown]) -> Iterator[TableVie
         yield _view(count_table(record, record.rows, by), f"counts{end}", {})
     for number, table in enumerate(plan_tables(record, record.rows), 1):
         yield _view(table, f"asked-{number}", {})
-    for by in record.settings.by:
-        for name, table in difference_tables(record, by).items():
-            yield _view(table, f"{name}-{by}", {})
+    for name, by, table in all_difference_tables(record):
+        yield _view(table, f"{name}-{by}", {})
 
 
 def _recognisers(record: Record) -> Iterator[tuple[RecognitionView, list[TableView]]]:

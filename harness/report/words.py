@@ -52,7 +52,8 @@ RECOGNITION = (
 def summary(record: Record) -> list[str]:
     """What the run found, one sentence an entry."""
     parts = (acquisition_sentences, _asked, _changes, _groups, _axes, _caveats)
-    return [sentence for part in parts for sentence in part(record)]
+    # The interaction of two axes is told by both.
+    return list(dict.fromkeys(sentence for part in parts for sentence in part(record)))
 
 
 LARGE_LOSS = 0.2

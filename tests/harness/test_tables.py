@@ -8,16 +8,18 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from rich.console import Console
 
 from harness.record import read_record
 from harness.tables import disparity_table, table_rows, two_digits
 from harness.terminal import print_table
 from tests.harness.test_audit_scores import row, scores
-from tests.support import call
+from tests.support import call, write_csv
 
 HOSTILE = [
     "=1+1",
@@ -202,3 +204,36 @@ def test_control_characters_are_refused_before_anything_is_written(
     assert column in result.err
     assert result.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_tables_stand_apart_and_explain_the_marks_they_bear(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two axes share one interaction; a group without a pair has no mark; a title is no part of a list."""
+    rng = np.random.default_rng(0)
+    columns = ("pair_id", "identity", "variation", "demographic", "attribute", "concept", "source_score")
+    rows = [
+        (f"{attribute}{group}{i}", f"{group}{i}", 1, group, attribute, "face", 0.5, rng.normal(0.6, 0.1))
+        for attribute in ("sunglasses", "facemask")
+        for group in ("WM", "WF", "BM", "BF", "AF")
+        for i in range(12)
+        if (attribute, group) != ("facemask", "AF")
+    ]
+    table = write_csv(tmp_path / "scores.csv", (*columns, "transformed_score"), rows)
+    asked = ("--by", "sex", "--by", "ethnicity", "--margin", "0.1")
+    run = tmp_path / "run"
+    shown = call(capsys, "audit", "--scores", table, "--out", run, *asked).out
+    assert shown.count("Are differences by sex the same in all strata?") == 1
+    own = call(capsys, "table", run, "--differences", "--by", "ethnicity").out
+    assert "Are differences by sex the same in all strata?" in own
+    card = call(capsys, "table", run, "--format", "model-card").out
+    assert card.count("the difference by sex is not the same in all strata (interaction)") == 1
+    for by in ("demographic", "sex", "ethnicity"):
+        assert "†" not in call(capsys, "table", run, "--differences", "--by", by).out
+    for extra in ((), ("--differences",)):
+        text = call(capsys, "table", run, "--format", "markdown", *extra).out
+        tokens = MarkdownIt("commonmark").enable("table").parse(text)
+        titles = [(token.content, token.level) for token in tokens if "**" in token.content]
+        assert len(titles) >= 2
+        assert all(level == 1 for _, level in titles), "inside a list a paragraph lies deeper"
+        assert len(titles) == text.count("\n**") + 1, "no title continues a list's last item"
