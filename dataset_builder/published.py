@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dataset_builder.folder import BUILD_FILE, refuse_unfinished
 from dataset_builder.funnel import Decided
-from dataset_builder.read import class_labels
+from dataset_builder.read import class_labels, class_name
 from dataset_builder.recipe import Recipe
 from dataset_builder.schema.taxonomy import Taxonomy, load_taxonomy
 from targets.base.config import validated
 from targets.base.errors import InputError
+from targets.base.files import read_parquet
 from targets.base.strict_json import parse_json
 
 
@@ -36,7 +36,7 @@ def read_config(dataset: Path, config: str, columns: Sequence[str] | None = None
     for row in rows:
         for column, classes in names.items():
             if column in row:
-                row[column] = classes[row[column]]
+                row[column] = class_name(row[column], classes)
     return rows
 
 
@@ -45,18 +45,20 @@ def _table(dataset: Path, config: str, columns: Sequence[str] | None) -> pa.Tabl
     shards = sorted((dataset / config).glob("*.parquet"))
     if not shards:
         raise InputError(f"{dataset} is no built dataset: it has no config '{config}'")
+    tables = [read_parquet(shard, columns) for shard in shards]
     try:
-        return pa.concat_tables(
-            [pq.read_table(shard, columns=list(columns) if columns else None) for shard in shards]
-        )
-    except (pa.ArrowInvalid, OSError) as error:
+        return pa.concat_tables(tables)
+    except pa.ArrowInvalid as error:
         raise InputError(f"{dataset / config} can't be read: {error}") from None
 
 
 def group_names(dataset: Path) -> list[str]:
     """All groups of the dataset's taxonomy, in its order."""
     schema = _table(dataset, "verdicts", ["demographic"]).schema
-    return class_labels(schema)["demographic"]
+    names = class_labels(schema).get("demographic")
+    if names is None:
+        raise InputError(f"{dataset} is not as build writes it: 'demographic' in its verdicts has no classes")
+    return names
 
 
 def read_decided(dataset: Path) -> list[Decided]:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from dataset_builder.folder import refuse_unfinished
 from targets.base.errors import InputError
-from targets.base.files import read_named, read_regular
+from targets.base.files import read_named, read_parquet, read_regular
 from targets.base.strict_json import parse_json
 from targets.base.tables import ObjectArray, Table
 from targets.base.text import excerpt, shortlist
@@ -229,15 +229,17 @@ def _schema(file: Path) -> pa.Schema:
 def _table(file: Path, columns: list[str]) -> pa.Table:
     with _file_faults(file):
         if file.suffix == ".arrow":
-            return pa.ipc.open_stream(pa.memory_map(str(file))).read_all().select(columns)
-        return pq.read_table(file, columns=columns)
+            table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all().select(columns)
+            table.validate(full=True)
+            return table
+        return read_parquet(file, columns)
 
 
 @contextmanager
 def _file_faults(file: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         kind = "an Arrow" if file.suffix == ".arrow" else "a parquet"
         raise InputError(f"{file} is not {kind} file that can be read: {excerpt(error)}") from None
 
@@ -252,10 +254,11 @@ def _from_files(path: str, name: str, files: Sequence[Path]) -> Config:
         rows = len(_table(file, images[:1])) if images else table.num_rows
         labels = class_labels(schema)
         for column in table.column_names:
-            values = table.column(column).to_pylist()
+            with _file_faults(file):
+                values = table.column(column).to_pylist()
             names = labels.get(column)
             columns.setdefault(column, []).extend(
-                values if names is None else [_class_name(value, names) for value in values]
+                values if names is None else [class_name(value, names) for value in values]
             )
         for column in images:
             # A file that is written anew must not be answered from what was read of the old one.
@@ -265,9 +268,18 @@ def _from_files(path: str, name: str, files: Sequence[Path]) -> Config:
     return Config(path, name, columns, pictures, files=tuple(files))
 
 
-def _class_name(value: int | None, names: Sequence[str]) -> str | None:
-    """The datasets library writes -1 for a label that is not known."""
-    return None if value is None or value < 0 else names[value]
+def class_name(value: int | None, names: Sequence[str]) -> str | None:
+    """The name of a class; the datasets library writes -1 for a label that is not known.
+
+    Raises:
+        InputError: there is no such class.
+    """
+    if value is None or (isinstance(value, int) and value < 0):
+        return None
+    try:
+        return names[value]
+    except (IndexError, TypeError):
+        raise InputError(f"a label must be a number of its {len(names)} classes, got {value!r}") from None
 
 
 def _is_picture(kind: pa.DataType) -> bool:

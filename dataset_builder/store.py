@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dataset_builder.schema.faces import Face
 from dataset_builder.schema.verdict import LABELS
 from targets.base.errors import InputError
-from targets.base.files import write_parquet
+from targets.base.files import read_parquet, write_parquet
 from targets.base.hashing import canonical_json, settings_digest
 from targets.base.private import redacted
 from targets.base.strict_json import parse_json
@@ -116,7 +116,7 @@ class StoredFace:
 @lru_cache(maxsize=8)
 def _pictures(shard: Path) -> pa.ChunkedArray:
     """The picture column of one shard; stages walk through shards in order, so a few are enough."""
-    return pq.read_table(shard, columns=["picture"]).column("picture")
+    return read_parquet(shard, ["picture"]).column("picture")
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,9 @@ def read_faces(shard: Path) -> list[StoredFace]:
         there = pq.read_schema(shard).names
         if missing := [name for name in FACE_SCHEMA.names if name not in there]:
             raise InputError(f"{shard} can't be read as faces: it has no column {shortlist(missing)}")
-        table = pq.read_table(shard, columns=_FACTS)
+        table = read_parquet(shard, _FACTS, advice="; delete it to make it anew")
         rows = table.cast(pa.schema([FACE_SCHEMA.field(name) for name in _FACTS])).to_pylist()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise InputError(f"{shard} can't be read as faces ({error}); delete it to make it anew") from None
     return [_stored(shard, index, row) for index, row in enumerate(rows)]
 

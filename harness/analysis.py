@@ -22,6 +22,7 @@ from harness.gallery import RecognitionOptions
 from harness.labels import label_warnings
 from harness.outcomes import Labels, Outcomes
 from harness.plans import Wanted, adjusted_details, planned_differences
+from harness.policy import LARGEST, SMALLEST
 from harness.probes import concepts_by_attribute
 from harness.reasons import explained
 from harness.recognition import recognise
@@ -85,8 +86,11 @@ class Options:
             raise InputError("--discover needs --margin M: a change of at most M is not worth finding")
         for name in ("margin", "half_width"):
             value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise InputError(f"--{name.replace('_', '-')} must be a positive number, got {value}")
+            if value is not None and not SMALLEST <= value <= LARGEST:
+                raise InputError(
+                    f"--{name.replace('_', '-')} must be a positive number from {SMALLEST:g} to {LARGEST:g}, "
+                    f"got {value}"
+                )
 
     @property
     def groups_of(self) -> Taxonomy:
@@ -94,6 +98,8 @@ class Options:
         return self.taxonomy or load_taxonomy(DEFAULT_TAXONOMY)
 
 
+# A bound beyond all floats is infinite, and what is infinite is told as undefined.
+@np.errstate(over="ignore", under="ignore")
 def make_record(
     outcomes: Outcomes,
     card: TargetCard,

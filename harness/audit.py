@@ -15,7 +15,7 @@ from harness.pairs import Pairs
 from harness.record import Record
 from harness.selection import NOT_ASKED, Candidates
 from harness.similarity import CONCEPTS, MATCH, Similarities, captured_similarities, similarities
-from targets.base.tables import ObjectArray
+from targets.base.tables import LARGEST_SCORE, ObjectArray
 from targets.base.text import utf8
 from targets.catalogue import LoadedTarget
 from targets.protocol import PictureId
@@ -245,7 +245,7 @@ def _codes(
     after: np.ndarray[tuple[int, int], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
     codes = np.repeat(reasons[:, None], before.shape[1], axis=1)
-    broken = ~(np.isfinite(before) & np.isfinite(after))
+    broken = ~((np.abs(before) <= LARGEST_SCORE) & (np.abs(after) <= LARGEST_SCORE))
     codes[broken & (codes == OK)] = CODES["non_finite"]
     return codes
 
@@ -307,7 +307,7 @@ def _pair_detail(reason: str, concepts: list[str], *, whole: bool) -> str:
         "identical": "both pictures have the same pixels",
         "duplicate": "an earlier pair shows the same two pictures",
         "no_reference": "the identity has too few other source pictures",
-        "non_finite": "a score is not finite",
+        "non_finite": "a score is not finite, or beyond 1e100",
         "no_answer": "the target gave no answer",
     }
     text = words.get(reason, reason)

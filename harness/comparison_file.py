@@ -15,14 +15,13 @@ from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from harness.folder import COMPARISONS_FILE
 from harness.kinds import Compared, Kept, Kind
 from harness.stats.comparisons import Comparisons, Design
 from harness.stats.numerics import Floats, Ints
 from targets.base.errors import InputError
-from targets.base.files import write_parquet
+from targets.base.files import read_parquet, write_parquet
 from targets.base.strict_json import parse_json
 
 _VERSION = "facedelta.comparisons/1"
@@ -70,20 +69,21 @@ def read_comparisons(run: Path) -> Kept | None:
     if not path.is_file():
         return None
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
         about = parse_json((table.schema.metadata or {})[b"facedelta"])
         people = tuple((str(group), str(identity)) for group, identity in about["people"])
         version = about["schema"]
-    except (pa.ArrowInvalid, OSError, KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"{path} is no readable table of comparisons: {error}") from None
-    if version != _VERSION or table.schema.names != _SCHEMA.names:
+    if version != _VERSION or not table.schema.equals(_SCHEMA):
         raise InputError(f"{path} must be of schema '{_VERSION}', got '{version}'; audit again")
     found: dict[tuple[Any, ...], dict[tuple[str, str], Comparisons]] = {}
     for index in range(len(table)):
         texts = {name: table.column(name)[index].as_py() for name in _TEXTS}
         key = (texts["attribute"], texts["metric"], texts["comparison"])
         lists = {name: table.column(name)[index].values for name in ("scores", *_CODES)}
-        if texts["design"] not in get_args(Design) or None in lists.values():
+        whole = None not in lists.values() and not any(lists[name].null_count for name in _CODES)
+        if texts["design"] not in get_args(Design) or not whole:
             raise InputError(f"{path}: row {index} must have a design of {get_args(Design)} and five lists")
         some = _comparisons(texts["design"], lists, len(people), path)
         sides, side = found.setdefault(key, {}), (texts["failures"], texts["side"])

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from harness.folder import PAIRS_FILE
 from harness.outcomes import cluster_codes
 from harness.record import RECORD_FILE, SCHEMA_VERSION, Record, read_record
 from targets.base.errors import InputError, NotComparableError
+from targets.base.files import read_parquet
 from targets.base.strict_json import parse_json
 from targets.base.tables import ObjectArray
 from targets.base.text import counted, shortlist
@@ -95,7 +95,7 @@ def load_run(path: Path) -> FinishedRun:
     folder = path if path.is_dir() else path.parent
     _check_version(path)
     record = read_record(path)
-    table = _read_pairs(folder / PAIRS_FILE)
+    table = read_parquet(folder / PAIRS_FILE)
     missing = [name for name in (*_TEXTS, *_score_columns(record)) if name not in table.column_names]
     if missing:
         raise InputError(f"{folder / PAIRS_FILE} needs the columns {shortlist(missing)}")
@@ -126,15 +126,6 @@ def _check_version(path: Path) -> None:
     family = SCHEMA_VERSION.rpartition("/")[0]
     if isinstance(version, str) and version != SCHEMA_VERSION and version.startswith(f"{family}/"):
         raise NotComparableError(f"{file} has schema '{version}'; this version reads '{SCHEMA_VERSION}'")
-
-
-def _read_pairs(file: Path) -> pa.Table:
-    try:
-        return pq.read_table(file)
-    except FileNotFoundError:
-        raise InputError(f"no such file: {file}") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file} is not a readable parquet file: {error}") from None
 
 
 def _score_columns(record: Record) -> list[str]:

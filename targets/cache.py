@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from targets.base.config import not_json
 from targets.base.errors import InputError, TargetError
-from targets.base.files import CACHE_DIGITS, CACHED, write_json, write_parquet
+from targets.base.files import CACHE_DIGITS, CACHED, read_parquet, write_json, write_parquet
 from targets.base.hashing import settings_digest
 from targets.base.strict_json import parse_json
+from targets.base.text import excerpt
 from targets.card import TargetCard
 from targets.code import program_digest
-from targets.protocol import FloatArray
+from targets.protocol import FloatArray, NoScores
 
 FLUSH_INTERVAL_S = 5.0
 KEY_FILE, IN_FORCE_FILE = "key.json", "in_force.json"
@@ -37,13 +37,15 @@ class ScoreCache:
     """Answers by pixel hash, in memory and as parquet shards in ``directory``.
 
     Shards are written whole or not at all, and always hold whole batches, so that a run that was killed
-    goes on with the very batches it would have made undisturbed.
+    goes on with the very batches it would have made undisturbed. ``width`` is the number of concepts; 0 for
+    vectors, whose length shows when they are used.
     """
 
     directory: Path
     rows: dict[str, tuple[str | None, FloatArray]] = field(default_factory=dict)
     earlier: dict[str, tuple[str | None, FloatArray]] = field(default_factory=dict)
     in_force: dict[str, Any] = field(default_factory=dict)
+    width: int = 0
     _unsaved: list[str] = field(default_factory=list)
     _saved_at: float = field(default_factory=time.monotonic)
 
@@ -74,7 +76,10 @@ class ScoreCache:
         key = _key_of(card, hidden)
         cache = cls._at(root, key if card.pinned else {**key, RUN: run}, {} if in_force is None else in_force)
         if resume and not cache.rows and not card.pinned:
-            found = [cls(path, in_force=cache.in_force)._loaded() for path in _earlier(root, key)]
+            found = [
+                cls(path, in_force=cache.in_force, width=cache.width)._loaded()
+                for path in _earlier(root, key)
+            ]
             last = max(found, key=lambda one: len(one.rows), default=cache)
             cache.earlier = last.rows
             last._recall()
@@ -82,7 +87,7 @@ class ScoreCache:
 
     @classmethod
     def _at(cls, root: Path, key: dict[str, Any], in_force: dict[str, Any]) -> ScoreCache:
-        cache = cls(root / settings_digest(key)[:CACHE_DIGITS], in_force=in_force)
+        cache = cls(root / settings_digest(key)[:CACHE_DIGITS], in_force=in_force, width=len(key["concepts"]))
         if cache.directory.is_dir():
             cache._recall()
             return cache._loaded()
@@ -104,19 +109,24 @@ class ScoreCache:
     def _recall(self) -> None:
         path = self.directory / IN_FORCE_FILE
         try:
-            self.in_force.update(parse_json(path.read_text(encoding="utf-8")) if path.exists() else {})
-        except ValueError as error:
+            self.in_force |= dict(parse_json(path.read_text(encoding="utf-8")) if path.exists() else {})
+        except (ValueError, TypeError) as error:
             raise InputError(f"{path} can't be read ({error}); delete that folder") from None
 
     def _load(self, shard: Path) -> None:
+        table = read_parquet(shard, _SCHEMA.names, advice="; delete that file of cached scores")
         try:
-            table = pq.read_table(shard, schema=_SCHEMA)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"cached scores in {shard} can't be read ({error}); delete that file") from None
-        for pixel_hash, reason, values in zip(
-            *(table.column(n).to_pylist() for n in _SCHEMA.names), strict=True
-        ):
-            row = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+            columns = [column.to_pylist() for column in table.cast(_SCHEMA).columns]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(f"{shard} is no file of cached scores ({excerpt(error)}); delete it") from None
+        for pixel_hash, reason, values in zip(*columns, strict=True):
+            row = np.array([np.nan if value is None else value for value in values or ()], dtype=np.float64)
+            known = reason is None or reason.partition(":")[0] in get_args(NoScores)
+            if pixel_hash is None or not known or len(row) != (self.width or max(len(row), 1)):
+                raise InputError(
+                    f"{shard}: cached scores must have a picture, a known reason and "
+                    f"{self.width or 'some'} numbers a row; delete that file"
+                )
             self.rows.setdefault(pixel_hash, (reason, row))
 
     def add(self, pixel_hash: str, reason: str | None, values: FloatArray) -> None:
@@ -168,7 +178,7 @@ def _keys(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in root.glob(f"{CACHED}/{KEY_FILE}"):
         try:
             key = parse_json(path.read_text(encoding="utf-8"))
-        except ValueError:
+        except (OSError, ValueError):
             continue
         if isinstance(key, dict):
             yield path.parent, key

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from dataset_builder.funnel import Decided, FunnelCell, funnel
+from dataset_builder.funnel import FunnelCell, funnel
+from dataset_builder.published import read_decided
 from dataset_builder.read import class_labels
+from targets.base.files import read_parquet
 
 
 def dataset_funnel(directory: Path, level: float) -> list[FunnelCell]:
@@ -21,12 +20,8 @@ def dataset_funnel(directory: Path, level: float) -> list[FunnelCell]:
     shards = sorted((directory / "verdicts").glob("*.parquet"))
     if not shards:
         return []
-    table = pa.concat_tables([pq.read_table(shard) for shard in shards])
-    names = class_labels(table.schema)
-    attributes, groups = names["attribute"], names["demographic"]
-    columns = (table.column(name).to_pylist() for name in ("attribute", "demographic", "identity", "reason"))
-    decided = [
-        Decided(attributes[attribute], groups[group], identity, reason or None)
-        for attribute, group, identity, reason in zip(*columns, strict=True)
-    ]
+    table = read_parquet(shards[0], [])
+    labels = class_labels(table.schema)
+    attributes, groups = (labels.get(name, []) for name in ("attribute", "demographic"))
+    decided = read_decided(directory)
     return [cell for cell in funnel(decided, attributes, groups, level=level) if cell.candidates]

@@ -10,8 +10,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from harness.difference_tables import acquisition_table, all_difference_tables
 from harness.finished import FinishedRun, load_run
 from harness.folder import FAILURES_FILE, REPORT_FILE
@@ -33,7 +31,7 @@ from harness.tables import (
     two_digits,
 )
 from targets.base.extras import require
-from targets.base.files import write_text
+from targets.base.files import read_parquet, write_text
 from targets.base.text import without_control_characters
 
 MOST_FAILURES = 200
@@ -269,7 +267,7 @@ def _failures(run: FinishedRun) -> list[dict[str, Any]]:
     file = run.folder / FAILURES_FILE
     if not file.is_file():
         return []
-    return list(pq.read_table(file).slice(0, MOST_FAILURES + 1).to_pylist())
+    return list(read_parquet(file).slice(0, MOST_FAILURES + 1).to_pylist())
 
 
 def _flat(value: Mapping[str, Any]) -> dict[str, str]:

@@ -102,7 +102,10 @@ def effect_size(source: ArrayLike, transformed: ArrayLike, *, level: float = 0.9
         return EffectSize(*blank, status="undefined")
     if block.noise(block.residuals, Structure.of(np.arange(n)))[0]:
         return EffectSize(*blank, status="zero_variance")
-    dz = float(block.mean[0] / block.residuals[:, 0].std() * np.sqrt((n - 1) / n))
+    spread = block.residuals[:, 0].std()
+    if spread == 0.0:
+        return EffectSize(*blank, status="zero_variance")
+    dz = float(block.mean[0] / spread * np.sqrt((n - 1) / n))
     low, high = (ncp / np.sqrt(n) for ncp in noncentrality_interval(dz * np.sqrt(n), n - 1.0, level))
     j = hedges_factor(n - 1)
     return EffectSize(dz, low, high, j * dz, j * low, j * high, "ok")

@@ -110,7 +110,7 @@ def identities_for_half_width(sd: float, half_width: float, *, level: float = 0.
         raise ValueError(f"sd and half_width must be positive and finite, got {sd} and {half_width}")
 
     def wide(n: int) -> bool:
-        return bool(special.stdtrit(n - 1, 0.5 + level / 2.0) * sd / np.sqrt(n) > half_width)
+        return bool(special.stdtrit(float(n - 1), 0.5 + level / 2.0) * sd / math.sqrt(n) > half_width)
 
     low, high = 1, 2
     while wide(high):

@@ -9,13 +9,17 @@ import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Container, Iterator
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from targets.base.errors import InputError
+from targets.base.text import excerpt
 
 CACHE_DIGITS = 16
 CACHED = "[0-9a-f]" * CACHE_DIGITS
@@ -112,6 +116,32 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write strict JSON (a NaN or an infinity raises ValueError), indented, with a final line end."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None, *, advice: str = "") -> pa.Table:
+    """Read one parquet file, or some of its columns, and check every cell: texts are UTF-8.
+
+    Args:
+        path: the file.
+        columns: names; None for all.
+        advice: how to mend it, as the message's end.
+
+    Raises:
+        InputError: no such file, damaged, without such a column, or with one name twice.
+    """
+    try:
+        there = Counter(pq.read_schema(path).names)
+        if lacking := [name for name in columns or () if name not in there]:
+            raise InputError(f"{path} has no column '{lacking[0]}'{advice}")
+        if repeated := [name for name, count in there.items() if count > 1]:
+            raise InputError(f"{path}: column names must differ, '{repeated[0]}' occurs twice{advice}")
+        table = pq.read_table(path, columns=None if columns is None else list(columns))
+        table.validate(full=True)
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path} is not a readable parquet file: {excerpt(error)}{advice}") from None
+    return table
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

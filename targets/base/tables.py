@@ -7,6 +7,7 @@ values keep their type, so that a reader can refuse ``true`` as a score.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from targets.base.errors import InputError
+from targets.base.files import read_parquet
 from targets.base.strict_json import parse_json
 from targets.base.text import excerpt, nearest, shortlist
 
 ObjectArray = npt.NDArray[np.object_]
+LARGEST_SCORE = 1e100
+"""No model's scale reaches so far, and beyond it squares and products of bounds overflow."""
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -101,7 +104,7 @@ def as_text(value: object) -> str:
         return value.decode()
     if isinstance(value, list | dict):
         raise TypeError("no text")
-    if isinstance(value, float | Decimal) and value == value // 1:
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)
 
@@ -148,14 +151,18 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
             f"{path} starts with a UTF-16 byte order mark: pass --encoding utf-16 or save it as UTF-8"
         )
     try:
-        return data.decode(encoding).removeprefix("\ufeff")
-    except LookupError:
-        raise InputError(f"unknown encoding '{encoding}'") from None
+        text = data.decode(encoding).removeprefix("\ufeff")
+        text.encode()
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} must be {encoding}: byte 0x{data[error.start]:02x} at offset {error.start} is not; "
             "save it as UTF-8 or declare it with --encoding (cp1252 for older Excel files)"
         ) from None
+    except UnicodeError as error:
+        raise InputError(f"{path} can't be read as {encoding}: {excerpt(error)}") from None
+    except (LookupError, ValueError):
+        raise InputError(f"unknown encoding '{encoding}'") from None
+    return text
 
 
 def _read_csv(path: Path, text: str) -> Table:
@@ -197,10 +204,15 @@ def _line_of(row: str, text: str, first: int) -> str:
 
 
 def _header(path: Path, text: str, delimiter: str) -> list[str]:
-    names = pa_csv.read_csv(
-        io.BytesIO(text.split("\n", 1)[0].encode() + b"\n"),
-        parse_options=pa_csv.ParseOptions(delimiter=delimiter),
-    ).column_names
+    # To the first line's end outside quotation marks.
+    first = re.match(r'(?:[^"\n]|"[^"]*")*', text)
+    try:
+        names = pa_csv.read_csv(
+            io.BytesIO(first.group().encode() + b"\n"),  # type: ignore[union-attr]
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        ).column_names
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: its header can't be read, is a quotation mark open? {error}") from None
     others = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
     for sign, what in others.items():
         if len(names) == 1 and sign in names[0].strip():
@@ -253,17 +265,15 @@ def _read_jsonl(path: Path, text: str) -> Table:
 
 
 def _read_parquet(path: Path) -> Table:
-    try:
-        names = _stripped(path, pq.read_schema(path).names)
-        table = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a readable parquet file: {error}") from None
+    table = read_parquet(path)
     columns = {}
-    for name, column in zip(names, table.columns, strict=True):
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            columns[name] = _shared_strings(column)
-        else:
-            columns[name] = _cells(column)
+    for name, column in zip(_stripped(path, table.schema.names), table.columns, strict=True):
+        try:
+            is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+            columns[name] = _shared_strings(column) if is_text else _cells(column)
+        except (pa.ArrowException, OverflowError, ValueError) as error:
+            kind = f"column '{name}' of {column.type}"
+            raise InputError(f"{path}: {kind} can't be read ({excerpt(error)}); write it as text") from None
     return Table(path, columns, first_row=1)
 
 
@@ -281,7 +291,7 @@ def parse_number(value: object) -> tuple[float, str | None]:
 
     Returns:
         The number and None; or NaN and what is wrong: ``"absent"`` for an empty cell, None, NA, NaN or
-        null, and ``"not a finite number"`` for an infinity, a word, a JSON string or a JSON boolean.
+        null, and ``"not a finite number"`` for more than 1e100, a word, a JSON string or boolean.
     """
     if value is None:
         return float("nan"), "absent"
@@ -295,7 +305,7 @@ def parse_number(value: object) -> tuple[float, str | None]:
         number = float("inf")
     if np.isnan(number):
         return number, "absent"
-    return (number, None) if np.isfinite(number) else (float("nan"), "not a finite number")
+    return (number, None) if abs(number) <= LARGEST_SCORE else (float("nan"), "not a finite number")
 
 
 def _parse_text(value: str) -> tuple[float, str | None]:
@@ -306,7 +316,7 @@ def _parse_text(value: str) -> tuple[float, str | None]:
         number = float(text) if "_" not in text else float("inf")
     except ValueError:
         return float("nan"), "not a finite number"
-    return (number, None) if np.isfinite(number) else (float("nan"), "not a finite number")
+    return (number, None) if abs(number) <= LARGEST_SCORE else (float("nan"), "not a finite number")
 
 
 def decimal_hint(value: object) -> str:

@@ -325,7 +325,7 @@ def test_the_file_keeps_every_comparison(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda path: path.write_bytes(b"PAR1"), "no readable table of comparisons"),
+        (lambda path: path.write_bytes(b"PAR1"), "not a readable parquet file"),
         (
             lambda path: pq.write_table(pq.read_table(path).replace_schema_metadata({}), path),
             "no readable table",

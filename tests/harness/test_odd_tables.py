@@ -220,3 +220,96 @@ def test_half_a_surrogate_pair_is_one_line(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     done, _ = audited(tmp_path / "t.jsonl", capsys)
     assert (done.status, "column 'identity' must hold UTF-8 text" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_break_in_a_header(end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = csv_file(tmp_path / "t.csv", {"note": ["x"] * 24, **plain()}, end=end)
+    path.write_bytes(path.read_bytes().replace(b"note", b'"no\nte"', 1))
+    the_same(path, capsys)
+
+
+@pytest.mark.parametrize("before", ['"', '"a"b,"', 'a,"'])
+def test_a_quotation_mark_that_stays_open_in_the_header(
+    before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, _ = audited(csv_file(tmp_path / "t.csv", plain(), before), capsys)
+    assert (done.status, len(done.err.splitlines())) == (2, 1), done.err
+    assert "t.csv: " in done.err
+
+
+@pytest.mark.parametrize(
+    "encoding", ["punycode", "undefined", "a\0b", "unicode_escape", "rot13", "utf-7", "no such"]
+)
+def test_an_encoding_that_gives_no_text(
+    encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = csv_file(tmp_path / "t.csv", {**plain(), "attribute": ["\\udc80+2AA-"] * 24})
+    done = call(capsys, "audit", "--scores", path, "--out", tmp_path / "run", "--encoding", encoding)
+    assert done.status == 2, done.err
+    assert len(done.err.splitlines()) == 1
+    assert "encoding" in done.err or "can't be read as" in done.err
+
+
+@pytest.mark.parametrize("column", ["demographic", "source_score", "note"])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (10**70, pa.decimal256(76, 0)),
+        (1, pa.timestamp("us", "Nowhere/Zone")),
+        (2**62, pa.duration("s")),
+        (2**62, pa.timestamp("us")),
+        (2**31 - 1, pa.date32()),
+    ],
+    ids=str,
+)
+def test_a_cell_that_python_has_no_value_for(
+    value: int, kind: pa.DataType, column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, _ = audited(
+        parquet(tmp_path / "t.parquet", {**plain(), column: [value] * 24}, {column: kind}), capsys
+    )
+    assert done.status in (0, 2), done.err
+    assert done.status == 0 or f"'{column}'" in done.err
+
+
+def test_a_parquet_text_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = parquet(tmp_path / "t.parquet", plain())
+    path.write_bytes(path.read_bytes().replace(b"glasses", b"gl\xffsses"))
+    done, _ = audited(path, capsys)
+    assert (done.status, "t.parquet is not a readable parquet file" in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize("method", ["cluster", "t", "bootstrap"])
+def test_scores_at_the_ends_of_all_floats(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for size in (9e99, 1e-320):
+        signs = [(-1) ** row for row in range(24)]
+        ends = {"source_score": [sign * size for sign in signs], "transformed_score": [-size] * 24}
+        path = csv_file(tmp_path / f"{size}.csv", {**plain(), **ends})
+        for option in (("--margin", 1e-12), ("--half-width", 1e-12)):
+            run = tmp_path / f"{size}{option[0]}"
+            done = call(capsys, "audit", "--scores", path, "--out", run, "--ci", method, *option)
+            assert (done.status, done.err) == (0, "")
+            json.loads((run / "record.json").read_text(), parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("size", [1.7e308, -1e101])
+def test_a_score_beyond_all_scales_is_a_counted_row(
+    size: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = plain()
+    columns["source_score"][0] = size
+    for path in (csv_file(tmp_path / "t.csv", columns), jsonl(tmp_path / "t.jsonl", columns)):
+        assert "left out: non_finite 1" in audited(path, capsys)[0].out
+
+
+@pytest.mark.parametrize("option", ["--half-width", "--margin"])
+@pytest.mark.parametrize("value", ["1e-300", "1e-320", "1e300", "nan", "inf", "0", "-1"])
+def test_a_width_that_is_a_typo(
+    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = csv_file(tmp_path / "t.csv", plain())
+    done = call(capsys, "audit", "--scores", path, "--out", tmp_path / "run", option, value)
+    assert (done.status, option in done.err, len(done.err.splitlines())) == (2, True, 1), done.err
