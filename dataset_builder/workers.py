@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,15 +13,10 @@ from dataset_builder.generate.engine import take_gpu
 from dataset_builder.making import Share, read_share
 from dataset_builder.recipe import load_recipe
 from targets.base.errors import FacedeltaError, InputError
+from targets.executors.children import start
 
 ERRORS = ".err"
 PAUSE = 0.2  # seconds between two looks at the processes
-
-# The caller's path, and not its folder: that may hold packages of the same names as ours.
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from dataset_builder.workers import main; sys.exit(main(sys.argv[2:]))"
-)
 
 
 def make_in_processes(
@@ -84,9 +75,10 @@ def _started(
     """Start one; it writes its fault to ``file``, and shows how far it is or is silent."""
     arguments = [recipe, out, "" if limit is None else limit, f"{share.number}/{share.of}", file, shows]
     with file.with_suffix(ERRORS).open("wb") as errors:
-        return subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path), *map(str, arguments)],
-            stdin=subprocess.PIPE,
+        return start(
+            "dataset_builder.workers",
+            arguments,
+            stdin=subprocess.DEVNULL,
             stderr=None if shows else errors,
         )
 
@@ -96,7 +88,6 @@ def main(arguments: list[str]) -> int:
     from dataset_builder.pipeline import Build
 
     recipe, out, limit, text, file, shows = arguments
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         share = read_share(text)
         if load_recipe(Path(recipe))[0].edit.method != "render":
@@ -107,9 +98,3 @@ def main(arguments: list[str]) -> int:
         Path(file).write_text(str(error), encoding="utf-8")
         return error.exit_status
     return 0
-
-
-def _end_with_parent() -> None:
-    """The parent never writes: the pipe ends when it does, however it ended."""
-    sys.stdin.read()
-    os._exit(1)

@@ -25,7 +25,7 @@ from harness.commands import register
 from harness.demo import run_demo
 from harness.detector_commands import add_commands as add_detector_commands
 from harness.doctor import examine
-from harness.exits import main as main
+from harness.exits import call as main  # noqa: F401 - for callers in Python
 from harness.folder import CACHE, at_work
 from harness.gallery import RecognitionOptions
 from harness.pairs import Identities, load_pairs, load_scores

@@ -7,10 +7,16 @@ library and our floor only, so that even a broken installation can't end with 1.
 
 from __future__ import annotations
 
+import atexit
+import os
+import signal
 import sys
 import tempfile
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 from harness.streams import close_streams, prepare_streams, take_back
 from targets.base.errors import FacedeltaError
@@ -20,19 +26,68 @@ from targets.base.text import excerpt, message_line, raised
 UNFORESEEN = 70
 """EX_SOFTWARE of sysexits.h."""
 INTERRUPTED = 128 + 2
+STOPPED = "stopped by Ctrl-C"
+_END = os._exit
 CLOSED_PIPE = 128 + 13
 """What shells say of a program that a closed pipe has ended."""
 
 
 def main() -> None:
-    """Run the command line and end with its exit status."""
+    """Run the command line and end this process with its exit status."""
+    status = ended(_command_line)
+    if any(not (one.daemon or one is threading.main_thread()) for one in threading.enumerate()):
+        # A target's thread may run for ever, and Python would wait for it.
+        atexit._run_exitfuncs()
+        _END(status)
+    sys.exit(status)
+
+
+def call() -> None:
+    """Run the command line in a process that goes on: raises SystemExit with the exit status."""
     sys.exit(ended(_command_line))
 
 
 def _command_line() -> object:
-    from harness.cli import app
+    with _nothing_to_undo():
+        from harness.cli import app
 
     return app(standalone_mode=False)
+
+
+@contextmanager
+def _nothing_to_undo() -> Iterator[None]:
+    """Ctrl-C ends this process at once: libraries that are being loaded swallow a KeyboardInterrupt."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: _stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop() -> None:
+    _fault(STOPPED, INTERRUPTED)
+    _END(INTERRUPTED)
+
+
+@contextmanager
+def _no_silent_end() -> Iterator[None]:
+    """``os._exit`` in a target raises here: it would end the run with its own status, and no record."""
+    process = os.getpid()
+
+    def refused(status: int) -> NoReturn:
+        if os.getpid() != process:
+            _END(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refused
+    try:
+        yield
+    finally:
+        os._exit = _END
 
 
 def ended(run: Callable[[], object]) -> int:
@@ -43,7 +98,8 @@ def ended(run: Callable[[], object]) -> int:
     """
     prepare_streams()
     try:
-        return _ended(run)
+        with _no_silent_end():
+            return _ended(run)
     finally:
         close_streams()
 
@@ -63,7 +119,7 @@ def _ended(run: Callable[[], object]) -> int:
     except BaseException as error:  # noqa: BLE001  (Python would end with 1, which means a failed gate)
         return _other_end(error)
     if status == INTERRUPTED:
-        return _fault("stopped by Ctrl-C", INTERRUPTED)
+        return _fault(STOPPED, INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 from dataset_builder.heads import attributes, renderer
@@ -14,6 +16,8 @@ from dataset_builder.heads.renderer import RenderSettings
 from dataset_builder.heads.scene import build_scene
 from dataset_builder.heads.variation import sample_variation
 from dataset_builder.schema.verdict import Label
+from targets.base.errors import FacedeltaError
+from targets.executors.children import end_with_parent, interrupts_held
 
 
 @dataclass(frozen=True)
@@ -58,5 +62,15 @@ def make_all(requests: Iterable[HeadRequest], processes: int = 1) -> Iterator[He
         return
     # Fresh interpreters: threads of the renderer and the denoiser don't survive a fork.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, renderer.use_threads, (1,)) as pool:
-        yield from pool.map(make, requests)
+    with ProcessPoolExecutor(processes, context, _begin, (os.getpid(),)) as pool:
+        with interrupts_held():
+            pictures = pool.map(make, requests)
+        try:
+            yield from pictures
+        except BrokenProcessPool:
+            raise FacedeltaError("a process that renders heads was ended (out of memory?)") from None
+
+
+def _begin(parent: int) -> None:
+    end_with_parent(parent)
+    renderer.use_threads(1)

@@ -174,6 +174,7 @@ def _deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterato
             raise
     finally:
         timer.cancel()
+        timer.join()
     if passed.is_set():
         connection.close()
         raise TimeoutError(f"the whole answer took more than timeout = {seconds:g} s")

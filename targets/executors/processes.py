@@ -12,7 +12,6 @@ import mmap
 import os
 import pickle
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ import numpy.typing as npt
 
 from targets.base.errors import FacedeltaError
 from targets.base.text import shortlist
+from targets.executors.children import start
 from targets.executors.worker import Answer, Request
 from targets.frame import Frame
 
@@ -33,12 +33,6 @@ SLOT_BYTES = 3 << 20
 # Chunks that a process has been given and not answered; all its short messages fit into a socket's buffer.
 DEPTH = 4
 SHORT_MESSAGE = 8 << 10
-# Not multiprocessing's own start methods: those import the caller's main module again.
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from targets.executors.worker import main; main(*map(json.loads, sys.argv[2:]))"
-)
-
 # glibc gives blocks of this size back to the system at once, and every picture then faults its pages in
 # anew, which took a third of a worker's time. Elsewhere the names mean nothing.
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
@@ -69,9 +63,11 @@ class _Worker:
 
     def __init__(self, memory_fd: int, slot_bytes: int, frame: Frame | None) -> None:
         self._link, theirs = Pipe()
-        given = (sys.path, theirs.fileno(), memory_fd, slot_bytes, asdict(frame) if frame else None)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _START, *map(json.dumps, given)],
+        given = (theirs.fileno(), memory_fd, slot_bytes, asdict(frame) if frame else None)
+        # Not multiprocessing's own start methods: those import the caller's main module again.
+        self.process = start(
+            "targets.executors.worker",
+            [json.dumps(value) for value in given],
             pass_fds=(theirs.fileno(), memory_fd),
             stdin=subprocess.DEVNULL,
             env={**os.environ, **_KEEP_MEMORY},

@@ -5,13 +5,12 @@ It is started by ``targets.executors.processes`` and loads nothing but the decod
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
-import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 from targets.frame import Frame, unless_small
 from targets.images import UnreadableError, decode
@@ -58,17 +57,14 @@ class Answer:
     pixels: bytes | None = None
 
 
-def main(link_fd: int, memory_fd: int, slot_bytes: int, frame: Mapping[str, Any] | None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Answer chunks of requests until the other end is closed.
 
     Args:
-        link_fd: the socket that brings lists of ``Request`` and takes lists of ``Answer``.
-        memory_fd: the shared memory.
-        slot_bytes: bytes of one slot.
-        frame: fields of the ``Frame`` that large pictures are resized to.
+        arguments: as JSON the socket that brings lists of ``Request`` and takes lists of ``Answer``; the
+            shared memory; bytes of one slot; fields of the ``Frame`` of large pictures, or null.
     """
-    # Ctrl-C reaches the whole process group; the parent ends its workers by closing their sockets.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    link_fd, memory_fd, slot_bytes, frame = map(json.loads, arguments)
     # On a full machine the thread that feeds the accelerator goes first.
     os.nice(NICENESS)
     memory = mmap.mmap(memory_fd, 0)

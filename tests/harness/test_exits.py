@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from harness.cli import app
-from tests.support import Result, call, drawn_pairs
+from tests.support import Result, call, command, drawn_pairs
 
 OURS = ("targets.", "dataset_builder.", "harness.")
 
@@ -197,3 +197,62 @@ def test_a_value_in_a_message_is_cut(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert result.status == 2
         assert len(result.err) < 1200
         assert "\x1b" not in result.err
+
+
+ENDING = """
+import os
+import threading
+import time
+
+import numpy as np
+
+class Grey:
+    concepts = ("grey",)
+
+    def __init__(self, way):
+        self.way = way
+        if way == "thread":
+            threading.Thread(target=time.sleep, args=(100_000,)).start()
+
+    def score(self, images):
+        if self.way == "exit":
+            os._exit(0)
+        return np.array([[np.asarray(image).mean()] for image in images])
+"""
+
+
+def ending(folder: Path, way: str) -> Result:
+    (folder / "ending.py").write_text(ENDING, encoding="utf-8")
+    spec = f"{folder / 'ending.py'}:Grey"
+    return command(
+        "audit", drawn_pairs(folder), "--target", spec, "--set", f"way={way}", "--out", folder / "run"
+    )
+
+
+def test_a_target_can_not_end_the_run_with_its_own_status(tmp_path: Path) -> None:
+    result = ending(tmp_path, "exit")
+    assert result.status == 2
+    (line,) = result.err.splitlines()
+    assert "os._exit(0)" in line
+    assert "ending.py, line 18" in line
+
+
+def test_a_targets_threads_do_not_keep_a_finished_audit_alive(tmp_path: Path) -> None:
+    result = ending(tmp_path, "thread")
+    assert (result.status, result.err) == (0, "")
+    assert (tmp_path / "run" / "record.json").exists()
+
+
+def test_ctrl_c_while_libraries_are_loaded_is_one_line(tmp_path: Path) -> None:
+    """A library that makes another error of the interrupt, as numpy's C code does."""
+    (tmp_path / "scipy").mkdir()
+    (tmp_path / "scipy" / "__init__.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n    raise ImportError('multiarray failed') from None\n",
+        encoding="utf-8",
+    )
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from harness.exits import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "error: stopped by Ctrl-C\n")
