@@ -14,7 +14,7 @@ from harness.folder import PAIRS_FILE
 from harness.outcomes import cluster_codes
 from harness.record import RECORD_FILE, SCHEMA_VERSION, Record, read_record
 from targets.base.errors import InputError, NotComparableError
-from targets.base.files import read_parquet
+from targets.base.files import read_parquet, read_regular
 from targets.base.strict_json import parse_json
 from targets.base.tables import ObjectArray
 from targets.base.text import counted, shortlist
@@ -119,7 +119,7 @@ def _check_version(path: Path) -> None:
     """Another version of our own record is not comparable; anything else is no record at all."""
     file = path / RECORD_FILE if path.is_dir() else path
     try:
-        data = parse_json(file.read_text(encoding="utf-8"))
+        data = parse_json(read_regular(file).decode())
     except (OSError, ValueError):
         return
     version = data.get("schema") if isinstance(data, dict) else None

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError,
 
 from harness.recognition_record import Recognition
 from targets.base.errors import InputError
-from targets.base.files import write_json
+from targets.base.files import read_regular, write_json
 from targets.base.strict_json import parse_json
 from targets.card import TargetCard
 
@@ -593,7 +593,7 @@ def read_record(path: Path) -> Record:
     """
     file = path / RECORD_FILE if path.is_dir() else path
     try:
-        data = parse_json(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        data = parse_json(read_regular(file).decode(), parse_constant=_refuse_constant)
     except FileNotFoundError:
         raise InputError(f"no such record: {file}") from None
     except UnicodeDecodeError as error:

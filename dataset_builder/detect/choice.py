@@ -18,7 +18,7 @@ from dataset_builder.schema.verdict import Label
 from harness.stats.proportions import clopper_pearson
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
-from targets.base.files import write_json
+from targets.base.files import read_regular, write_json
 from targets.base.strict_json import parse_json
 from targets.base.tables import read_table
 
@@ -99,7 +99,7 @@ def load_choice(path: Path) -> ChoiceFile:
         InputError: missing file, not JSON, or no choice.
     """
     try:
-        data = parse_json(path.read_text(encoding="utf-8"))
+        data = parse_json(read_regular(path).decode())
     except FileNotFoundError:
         raise InputError(f"no such choice of detectors: {path}") from None
     except ValueError as error:

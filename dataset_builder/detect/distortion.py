@@ -20,7 +20,7 @@ from harness.stats.vectors import unit_rows
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.extras import require
-from targets.base.files import write_json
+from targets.base.files import read_regular, write_json
 from targets.base.strict_json import parse_json
 
 FloatArray = npt.NDArray[np.float64]
@@ -79,7 +79,7 @@ def load_distortion_model(path: Path) -> DistortionModel:
         InputError: missing file, not JSON, or not a model.
     """
     try:
-        data = parse_json(path.read_text(encoding="utf-8"))
+        data = parse_json(read_regular(path).decode())
     except FileNotFoundError:
         raise InputError(f"no such distortion model: {path}") from None
     except ValueError as error:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from targets.base.errors import InputError
+from targets.base.files import read_regular
 from targets.base.text import excerpt, is_utf8, nearest
 
 
@@ -66,7 +67,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         InputError: the file is missing, not UTF-8 or not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"no such file: {path}") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from targets.base.errors import InputError
-from targets.base.files import read_parquet
+from targets.base.files import read_parquet, read_regular
 from targets.base.strict_json import parse_json
 from targets.base.text import excerpt, nearest, shortlist
 
@@ -145,7 +145,7 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
     Raises:
         InputError: the bytes are not in that encoding; the message says what to declare.
     """
-    data = path.read_bytes()
+    data = read_regular(path)
     if data[:2] in _UTF16_MARKS and not encoding.lower().replace("-", "").startswith("utf16"):
         raise InputError(
             f"{path} starts with a UTF-16 byte order mark: pass --encoding utf-16 or save it as UTF-8"
