@@ -27,7 +27,6 @@ from harness.stats.unseen import unseen_share, with_share
 
 Pair = tuple[float, float]
 Sides = tuple[FloatArray, FloatArray]
-NO_FLOOR = Floor(0.0, (1.0,), both_of_a_pair=False)
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Change:
     p_beyond: float = math.nan
     unseen: float = 0.0
     most: float = 0.0
-    floor: Floor = NO_FLOOR
+    floor: Floor | None = None
     failing: Bounded | None = None
     undefined: str = ""
     missing: str = ""

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from harness.changes import NO_FLOOR, Change, Terms, harm, lies_inside
+from harness.changes import Change, Terms, harm, lies_inside
 from harness.policy import Limits, Rule
 from harness.stats.bounded import beyond_bound
 from harness.stats.equivalence import Harmful
@@ -154,7 +154,7 @@ def _at_worst(change: Change, planned: Planned, limits: Limits) -> tuple[float, 
         "higher": f"may be as high as {high:.3g}",
         "both": f"may lie between {low:.3g} and {high:.3g}",
     }[planned.terms.harmful]
-    if not planned.terms.unseen:
+    if change.floor is None:
         return bound, f"{where} (breaks that no identity of the sample shows are ignored)"
     what = "pairs of identities" if change.floor.both_of_a_pair else "identities"
     unseen = f"up to {100 * change.unseen:.2g} % of {what} may have broken unseen"
@@ -181,7 +181,7 @@ def _identities(
         se,
         change.identities,
         margin,
-        NO_FLOOR if fail else change.floor,
+        floor=None if fail else change.floor,
         planned=planned,
         alpha=limits.alpha,
         power=limits.power,
@@ -208,4 +208,5 @@ def _needed(terms: Terms, change: Change, limits: Limits) -> int | None:
             needed = _identities(terms, change, limits, seen - terms.margin, 0.0, se=se, fail=True)
     if needed is None:
         return None
-    return max(needed, change.identities + 1, limits.min_identities * len(change.floor.parts))
+    groups = 1 if change.floor is None else len(change.floor.parts)
+    return max(needed, change.identities + 1, limits.min_identities * groups)

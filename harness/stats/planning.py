@@ -126,7 +126,7 @@ class Floor:
     """What a pass needs besides a narrow bound: room for breaks that no identity of the sample showed.
 
     Attributes:
-        worst: W, the largest change that one unit can suffer; 0 to drop the floor.
+        worst: W, the largest change that one unit can suffer.
         parts: share of the identities that each group has, summing to 1; one group is (1.0,).
         both_of_a_pair: as in `unseen.unseen_share`.
     """
@@ -146,12 +146,12 @@ def identities_to_decide(
     se: float,
     n_identities: int,
     margin: float,
-    floor: Floor,
     *,
-    planned: float,
-    alpha: float,
-    power: float,
-    both: bool,
+    floor: Floor | None = None,
+    planned: float = 0.0,
+    alpha: float = 0.025,
+    power: float = 0.8,
+    both: bool = False,
 ) -> int | None:
     """Return how many identities would let a change pass with the given power.
 
@@ -165,7 +165,7 @@ def identities_to_decide(
         se: standard error of the change with `n_identities` identities, non-negative.
         n_identities: identities behind `se`, at least 1.
         margin: positive margin in units of the score.
-        floor: of the rule.
+        floor: what a pass needs besides; None for no more than a narrow bound.
         planned: d, the true change to plan for.
         alpha: one-sided level.
         power: wanted probability of a pass.
@@ -189,8 +189,9 @@ def identities_to_decide(
 
     def enough(identities: float) -> bool:
         bound = abs(planned) + spread / np.sqrt(identities)
-        shares = floor.shares(alpha, identities) if floor.worst else [0.0]
-        return with_share((-bound, bound), shares, floor.worst)[1] <= margin * (1.0 + 1e-12)
+        if floor is not None:
+            bound = with_share((-bound, bound), floor.shares(alpha, identities), floor.worst)[1]
+        return bool(bound <= margin * (1.0 + 1e-12))
 
     high = 2.0
     while not enough(high):

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import special
 
 from harness.acquisition import acquisition_change
-from harness.changes import NO_FLOOR, Change, Terms, held, lies_inside, paired_scores_change
+from harness.changes import Change, Terms, held, lies_inside, paired_scores_change
 from harness.policy import Limits, Rule
 from harness.rate_changes import RateChange, rate_change, rated
 from harness.stats.bounded import student
@@ -201,7 +201,7 @@ def power(draws: int, pilots: tuple[int, ...] = (20, 60, 150)) -> Iterator[Row]:
     for wanted in pilots:
         sd = MARGIN / true_se(wanted) / 2.8
         for name, harmful, shift, floor in (
-            ("twice the margin: fails", "higher", 2 * MARGIN, NO_FLOOR),
+            ("twice the margin: fails", "higher", 2 * MARGIN, None),
             ("nothing, planned, lower: passes", "lower", 0.0, Floor(WORST, (1.0,), both_of_a_pair=False)),
             ("nothing, planned, both: passes", "both", 0.0, Floor(WORST, (1.0,), both_of_a_pair=False)),
         ):
@@ -209,7 +209,7 @@ def power(draws: int, pilots: tuple[int, ...] = (20, 60, 150)) -> Iterator[Row]:
                 sd * true_se(wanted),
                 wanted,
                 MARGIN,
-                floor,
+                floor=floor,
                 planned=0.0,
                 alpha=LIMITS.alpha,
                 power=LIMITS.power,

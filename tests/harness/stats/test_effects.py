@@ -15,6 +15,7 @@ from harness.stats.effects import (
 from harness.stats.equivalence import margin_test, one_sided_bounds, tost
 from harness.stats.intervals import cell_estimates
 from harness.stats.planning import (
+    Floor,
     detectable_ratio,
     identities_for_half_width,
     identities_to_decide,
@@ -172,6 +173,23 @@ def test_identities_to_decide():
     assert identities_to_decide(0.01, 100, 0.02) == 197
     assert identities_to_decide(0.01, 100, 0.02, planned=-0.02) is None
     assert identities_to_decide(0.0, 100, 0.02) == 2
+    # Both directions: z = 1.959964 + 1.281552 in place of .841621.
+    assert identities_to_decide(0.01, 100, 0.02, both=True) == 263
+
+
+def test_identities_for_room_and_spread_together():
+    """By trying every number: at the larger of the two single numbers neither would leave the other room."""
+    for parts, pairs in (((1.0,), False), ((0.5, 0.5), False), ((1.0,), True)):
+        floor = Floor(1.0, parts, both_of_a_pair=pairs)
+        z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+
+        def worst(n, se, floor=floor, z=z):
+            shares = [1 - 0.025 ** ((2 if floor.both_of_a_pair else 1) / (n * p)) for p in floor.parts]
+            return (1 - min(shares)) * z * se * np.sqrt(100 / n) + sum(shares)
+
+        for se in (0.0, 0.01):
+            found = identities_to_decide(se, 100, 0.05, floor=floor)
+            assert worst(found, se) <= 0.05 * (1 + 1e-9) < worst(found - 1, se)
 
 
 @pytest.mark.parametrize(
