@@ -45,8 +45,21 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file, or of a link to one.
+MOST_PICTURE_BYTES = 256 << 20
+"""50 megapixels of three bytes take 150 MB."""
+
+
+def read_picture(path: Path) -> bytes:
+    """The bytes of a picture's file, which may have 256 MB: a file with holes costs no disk, but memory.
+
+    Raises:
+        OSError, ValueError: larger, or as for ``read_regular``.
+    """
+    return read_regular(path, MOST_PICTURE_BYTES)
+
+
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file, or of a link to one, that has at most ``most``.
 
     Raises:
         OSError: no such file, no permission, or a folder, pipe, socket or device, on which a reader could
@@ -55,8 +68,11 @@ def read_regular(path: Path) -> bytes:
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(path, flags), "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        facts = os.fstat(stream.fileno())
+        if not stat.S_ISREG(facts.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
+        if most is not None and facts.st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most >> 20} MB")
         return stream.read()
 
 
@@ -70,14 +86,14 @@ def read_named(folder: Path, name: str) -> bytes:
         OSError, ValueError: as for ``read_regular``.
     """
     try:
-        return read_regular(folder / name)
+        return read_picture(folder / name)
     except FileNotFoundError:
         forms = (
             unicodedata.normalize(form, text) for text in (name, name.strip()) for form in ("NFC", "NFD")
         )
         for other in dict.fromkeys(forms):
             if other and other != name and (folder / other).is_file():
-                return read_regular(folder / other)
+                return read_picture(folder / other)
         raise
 
 

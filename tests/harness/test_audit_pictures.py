@@ -534,3 +534,13 @@ def test_a_log_without_a_manifest_and_with_ambiguous_names(
     assert "ambiguous" in result.err
     assert "manifest" in result.err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_picture_file_of_holes_is_a_counted_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It takes no place on the disk, and a terabyte in memory."""
+    table, run = drawn_pairs(tmp_path), tmp_path / "run"
+    os.truncate(tmp_path / "images" / "WM00-1-glasses.png", 1 << 40)
+    words = ("audit", table, "--target", target(tmp_path), "--out", run, "--max-failures", 1)
+    assert call(capsys, *words).status == 0
+    (failure,) = pq.read_table(run / "failures.parquet").to_pylist()
+    assert failure["detail"] == "images/WM00-1-glasses.png: larger than 256 MB"
