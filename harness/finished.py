@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from harness.consistency import miscounted
 from harness.folder import PAIRS_FILE
 from harness.outcomes import cluster_codes
 from harness.record import RECORD_FILE, SCHEMA_VERSION, Record, read_record
@@ -110,9 +111,23 @@ def load_run(path: Path) -> FinishedRun:
     names = record.concepts
     source = _scores(table, [f"source:{name}" for name in names], folder)
     transformed = _scores(table, [f"transformed:{name}" for name in names], folder)
+    scored = _given(table, "source", names) & _given(table, "transformed", names)
+    for fault in miscounted(record, texts["attribute"], texts["demographic"], scored):
+        raise InputError(f"{folder}: {PAIRS_FILE} must belong to {RECORD_FILE}, but {fault}")
     nulls = sum(table.column(name).null_count for name in _score_columns(record))
     absent = int((~np.isfinite(source)).sum() + (~np.isfinite(transformed)).sum())
     return FinishedRun(folder, record, texts, source, transformed, absent - nulls)
+
+
+def read_whole(path: Path) -> Record:
+    """Read a record, and refuse one that contradicts the pairs that lie beside it.
+
+    Raises:
+        InputError: as ``read_record`` and ``load_run``.
+    """
+    record = read_record(path)
+    folder = path if path.is_dir() else path.parent
+    return load_run(path).record if (folder / PAIRS_FILE).is_file() else record
 
 
 def _check_version(path: Path) -> None:
@@ -140,6 +155,12 @@ def _scores(table: pa.Table, names: Sequence[str], folder: Path) -> FloatArray:
             raise InputError(f"{folder / PAIRS_FILE}: column '{name}' must hold numbers, got {column.type}")
         values[:, index] = column.to_numpy()
     return values
+
+
+def _given(table: pa.Table, side: str, concepts: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which pairs have a score, be it none that an audit writes, shape (n, c)."""
+    columns = [table.column(f"{side}:{name}").is_valid().to_numpy() for name in concepts]
+    return np.array(columns, dtype=bool).reshape(len(concepts), len(table)).T
 
 
 def _check_labels(texts: dict[str, ObjectArray], file: Path) -> None:

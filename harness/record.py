@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Never
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
+from harness.consistency import contradictions, faulty_numbers
 from harness.recognition_record import Recognition
 from targets.base.errors import InputError
 from targets.base.files import read_regular, write_json
@@ -589,7 +591,8 @@ def read_record(path: Path) -> Record:
         path: a run's folder or its record.json.
 
     Raises:
-        InputError: missing, truncated, with NaN, of another schema version, or not a record.
+        InputError: missing, truncated, with NaN, of another schema version, not a record, or one that
+            contradicts itself.
     """
     file = path / RECORD_FILE if path.is_dir() else path
     try:
@@ -604,11 +607,14 @@ def read_record(path: Path) -> Record:
     if version != SCHEMA_VERSION:
         raise InputError(f"{file}: schema must be '{SCHEMA_VERSION}', got {version!r}")
     try:
-        return Record.model_validate(data)
+        record = Record.model_validate(data)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
         raise InputError(f"{file} is not a valid record: '{place}': {fault['msg']}") from None
+    for contradiction in itertools.chain(faulty_numbers(data), contradictions(record)):
+        raise InputError(f"{file} contradicts itself, was it edited? {contradiction}")
+    return record
 
 
 def _refuse_constant(name: str) -> Never:

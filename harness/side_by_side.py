@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.record import Cell, Record, read_record
+from harness.finished import read_whole
+from harness.record import Cell, Record
 from harness.tables import (
     NOT_MEASURED,
     DisparityTable,
@@ -50,7 +51,7 @@ def named_runs(paths: Sequence[Path]) -> list[NamedRun]:
     counts = Counter(folder.resolve() for folder in folders)
     if twice := [path for path, count in counts.items() if count > 1]:
         raise InputError(f"a run may stand in a table once, got twice: {shortlist(twice)}")
-    records = [read_record(path) for path in paths]
+    records = [read_whole(path) for path in paths]
     names = [record.targets[0].name for record in records]
     if len(set(names)) < len(names):
         names = [f"{name} ({folder.name})" for name, folder in zip(names, folders, strict=True)]

@@ -16,11 +16,12 @@ from harness.difference_tables import (
     differences_to_csv,
 )
 from harness.every_eval_ever import Provenance, every_eval_ever
+from harness.finished import read_whole
 from harness.funnel_table import funnel_csv, funnel_table
 from harness.model_card import model_card
 from harness.plan_tables import plan_tables
 from harness.recognition_tables import recognition_csv, recognition_tables
-from harness.record import Record, read_record
+from harness.record import Record
 from harness.side_by_side import named_runs, side_by_side_csv, side_by_side_table
 from harness.streams import write_out
 from harness.strongest_table import strongest_tables
@@ -101,7 +102,7 @@ def table(
         return
     source = sources[0]
     if style in _OF_RUNS:
-        record = read_record(source)
+        record = read_whole(source)
         text = (
             model_card(record)
             if style is Format.MODEL_CARD
@@ -119,7 +120,7 @@ def table(
             raise InputError(f"{source} is a CSV already; choose terminal, markdown, latex or html")
         shown = [printed_table(source)]
     else:
-        record = read_record(source)
+        record = read_whole(source)
         if by not in record.settings.by:
             raise InputError(f"the run has no axis '{by}', only {shortlist(record.settings.by)}")
         if style is Format.CSV:

@@ -30,7 +30,7 @@ from targets.adapters.captured import manifest_facts, matched, names_by_hash
 from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest
-from targets.base.tables import Table, parse_number, read_table
+from targets.base.tables import Table, decimal_hint, parse_number, read_table
 from targets.card import TargetCard
 from targets.protocol import NO_ANSWER, FloatArray, PictureId, Scores
 
@@ -121,12 +121,17 @@ def _read(table: Table, scale: float) -> dict[frozenset[str], float]:
     for index, (first, second) in enumerate(zip(table.text("first"), table.text("second"), strict=True)):
         value, fault = parse_number(table.columns["similarity"][index])
         if fault and fault != "absent":
-            raise InputError(f"{table.row(index)}: a similarity must be a number or empty")
-        if value > scale * (1 + ROUNDING):
+            came = table.columns["similarity"][index]
+            hint = decimal_hint(came)
             raise InputError(
-                f"{table.row(index)}: a similarity must be at most scale={scale:.12g}, got {value:.12g}"
+                f"{table.row(index)}: a similarity must be a number or empty, got {came!r}{hint}"
             )
-        both, similarity = frozenset((first, second)), value if np.isnan(value) else min(value / scale, 1.0)
+        if abs(value) > scale * (1 + ROUNDING):
+            end = "at most" if value > 0 else "at least minus"
+            raise InputError(
+                f"{table.row(index)}: a similarity must be {end} scale={scale:.12g}, got {value:.12g}"
+            )
+        both, similarity = frozenset((first, second)), float(np.clip(value / scale, -1.0, 1.0))
         if both in found and not np.array_equal(found[both], similarity, equal_nan=True):
             raise InputError(f"{table.row(index)}: '{first}' and '{second}' were compared twice; keep one")
         found[both] = similarity

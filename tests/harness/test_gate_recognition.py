@@ -230,6 +230,7 @@ def another_runs_comparisons(run: Path) -> None:
     ("column", "change", "words"),
     [
         ("scores", lambda values: [[np.inf] * len(row) for row in values], "scores must be finite"),
+        ("scores", lambda values: [[1.1] * len(row) for row in values], "must be finite cosines"),
         ("scores", lambda values: [None] * len(values), "five lists"),
         ("left", lambda values: [[-1] * len(row) for row in values], "fewer than 0 pictures"),
         ("design", lambda values: ["x"] * len(values), "must have a design of"),
