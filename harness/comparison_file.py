@@ -107,8 +107,8 @@ def _comparisons(design: Any, lists: dict[str, pa.Array], size: int, path: Path)
     falling = (scores[1:] <= scores[:-1]).all() and (np.abs(told) <= 1 + _ROUNDING).all()
     if not (whole and inside and counts and falling and len(scores) == len(codes["second"])):
         raise InputError(
-            f"{path}: every score needs two people of the list, scores must be finite cosines and descend, and no "
-            "person may have fewer than 0 pictures"
+            f"{path}: every score needs two people of the list, scores must be finite cosines that descend, "
+            "and no person may have fewer than 0 pictures"
         )
     left, right = (codes[name].astype(np.float64) for name in ("left", "right"))
     return Comparisons(design, scores, codes["first"], codes["second"], left, right)
