@@ -204,13 +204,11 @@ def _line_of(row: str, text: str, first: int) -> str:
 
 
 def _header(path: Path, text: str, delimiter: str) -> list[str]:
-    # To the first line's end outside quotation marks.
-    first = re.match(r'(?:[^"\n]|"[^"]*")*', text)
+    parsing = pa_csv.ParseOptions(
+        delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda _: "skip"
+    )
     try:
-        names = pa_csv.read_csv(
-            io.BytesIO(first.group().encode() + b"\n"),  # type: ignore[union-attr]
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        ).column_names
+        names = pa_csv.open_csv(io.BytesIO(text.encode() + b"\n"), parse_options=parsing).schema.names
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: its header can't be read, is a quotation mark open? {error}") from None
     others = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}

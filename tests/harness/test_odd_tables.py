@@ -313,3 +313,8 @@ def test_a_width_that_is_a_typo(
     path = csv_file(tmp_path / "t.csv", plain())
     done = call(capsys, "audit", "--scores", path, "--out", tmp_path / "run", option, value)
     assert (done.status, option in done.err, len(done.err.splitlines())) == (2, True, 1), done.err
+
+
+def test_a_quotation_mark_inside_a_header_is_a_character(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('picture,attrib",+yes\n1,2,3\n')
+    assert list(read_table(tmp_path / "t.csv").columns) == ["picture", 'attrib"', "+yes"]
