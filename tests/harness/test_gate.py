@@ -604,6 +604,7 @@ def test_inside_pytest_every_check_is_a_test(tmp_path: Path) -> None:
     assert "fail: change -0.2" in checks[0].summary
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_does_not_change_the_verdict(tmp_path: Path) -> None:
     new, base = changed(tmp_path, -0.2)
     arguments = ("--baseline", base, "--policy", policy(tmp_path, *[{}] * 40), "--junit", tmp_path / "j.xml")

@@ -68,6 +68,7 @@ LOCALES = [
 
 
 @pytest.mark.parametrize("env", LOCALES, ids=str)
+@pytest.mark.slow
 def test_a_locale_that_lacks_a_character_changes_neither_status_nor_bytes(
     folder: Path, env: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

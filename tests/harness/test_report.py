@@ -243,6 +243,7 @@ def test_curves_and_histograms_are_drawn_from_the_records_data(recogniser: Path)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_a_recognisers_page_in_a_real_browser(scheme: str, browser: Any, recogniser: Path) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
     context.set_default_timeout(0)
@@ -282,6 +283,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_in_a_real_browser(scheme: str, browser: Any, report: Path) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
     context.set_default_timeout(0)
