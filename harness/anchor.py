@@ -39,6 +39,8 @@ def load_anchor(baseline: Path) -> FinishedRun | None:
         NotComparableError: of another version of the schema.
     """
     folder = baseline / ANCHOR
+    if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
+        raise InputError(f"{folder} must be the folder of the baseline's anchor, and is none: restore it")
     return load_run(folder) if folder.is_dir() else None
 
 

@@ -10,7 +10,7 @@ from harness.disparities import Row
 from harness.estimates import AttributeEstimates, IntArray
 from harness.numbers import number
 from harness.outcomes import FloatArray, Outcomes
-from harness.plans import NO_HALF_WIDTH, NO_MARGIN, null_fields
+from harness.plans import NO_HALF_WIDTH, NO_MARGIN, TOO_MANY, null_fields
 from harness.record import Detail, IdentityMean, ScaleCheck, Status
 from harness.stats.effects import EffectSize, effect_size
 from harness.stats.equivalence import tost
@@ -122,7 +122,7 @@ class _GroupDetails:
             "dz": _no_size(size),
             "g": _no_size(size) if size.status != "ok" else "Hedges' correction takes three pairs",
             "minimum_detectable_effect": spread,
-            "identities_for_half_width": NO_HALF_WIDTH if half_width is None else spread,
+            "identities_for_half_width": NO_HALF_WIDTH if half_width is None else self._no_number(index),
             "equivalence_p": without_margin,
         }
         null = null_fields(reasons, values)
@@ -143,6 +143,10 @@ class _GroupDetails:
         counts = {"no_pairs": self.pairs[index] == 0, "one_pair": self.pairs[index] == 1}
         counts |= {"one_identity": self.identities[index] == 1, "rounding_noise": self.se[index] == 0}
         return REASONS[next((name for name, is_so in counts.items() if is_so), "overflow")]
+
+    def _no_number(self, index: int) -> str:
+        """Why no number of identities stands there."""
+        return TOO_MANY if self.se[index] > 0 and np.isfinite(self.se[index]) else self._no_spread(index)
 
     def _no_icc(self, index: int) -> str:
         if 2 <= self.pairs[index] == self.identities[index]:

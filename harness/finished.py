@@ -191,7 +191,7 @@ class CommonPairs:
         scored = [np.isfinite(run.transformed).any(axis=1) for run in (self.base, self.new)]
         for side in ("source_hash", "transformed_hash"):
             before, after = self.base.texts[side], self.new.texts[side]
-            known = np.array([a is not None for a in before]), np.array([b is not None for b in after])
+            known = [np.array([key is not None for key in keys], dtype=bool) for keys in (before, after)]
             differ |= (before != after) & known[0] & known[1]
             differ |= (known[0] != known[1]) & scored[0] & scored[1]
         return differ

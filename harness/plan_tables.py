@@ -159,7 +159,8 @@ def _notes(record: Record, what: str, by: str = "") -> Iterator[str]:
     prefix = f"equivalence:{what}:"
     sizes = [item.m for item in record.families if item.id.startswith(prefix) and item.id.endswith(by)]
     level = 1 - record.settings.level
-    yield f"inside: p, Holm over {sizes[0] if sizes else 0} {what}, is at most {level:.2g}"
+    if sizes:
+        yield f"inside: p, Holm over {sizes[0]} {what}, is at most {level:.2g}"
     yield _NOT_SHOWN
 
 

@@ -16,6 +16,7 @@ from harness.stats.planning import minimum_detectable_effect, scale_for_half_wid
 
 NO_MARGIN = "no margin was given (--margin)"
 NO_HALF_WIDTH = "no half-width was given (--half-width)"
+TOO_MANY = "more than 10^14 identities"
 NO_BAND = "a simultaneous band, and with it a detectable difference, takes two degrees of freedom"
 _Labels = tuple[str, str, str, str]
 
@@ -105,14 +106,17 @@ def _planned(pair: Difference, entry: Disparity, people: Mapping[_Labels, int], 
             counts = [people[entry.by, entry.attribute, entry.concept, group] for group in (pair.a, pair.b)]
             if wanted.half_width is not None:
                 scale = scale_for_half_width(se, df, wanted.half_width, level=wanted.level, groups=groups)
-                found["identities_for_half_width"] = tuple(max(2, math.ceil(n * scale)) for n in counts)
+                if math.isfinite(scale):
+                    found["identities_for_half_width"] = tuple(max(2, math.ceil(n * scale)) for n in counts)
         if wanted.margin is not None:
             found["equivalence_p"] = float(tost(estimate, se, df, wanted.margin).p)
     why = _why_without(pair)
     margin = NO_MARGIN if wanted.margin is None else why
     reasons = {
         "minimum_detectable_effect": why or NO_BAND,
-        "identities_for_half_width": NO_HALF_WIDTH if wanted.half_width is None else why or NO_BAND,
+        "identities_for_half_width": NO_HALF_WIDTH
+        if wanted.half_width is None
+        else why or (TOO_MANY if pair.band else NO_BAND),
         "equivalence_p": margin,
     }
     left = null_fields(reasons, found)

@@ -151,7 +151,14 @@ def table(
 def _acquisition(record: Record) -> DisparityTable:
     found = acquisition_table(record)
     if found is None:
-        raise InputError("the run has no failure to acquire: every pair that was asked about has an answer")
+        cells = [cell for cell in record.cells if cell.by == "demographic"]
+        out = sorted({reason for cell in cells for reason in cell.excluded})
+        why = (
+            f"; pairs left out for other reasons ({shortlist(out)}) don't say if the target has an answer"
+            if out
+            else ": every pair that was asked about has an answer"
+        )
+        raise InputError(f"the run has no failure to acquire{why}")
     return found
 
 

@@ -15,6 +15,9 @@ from harness.stats.effects import noncentral_t_cdf
 from harness.stats.numerics import Floats
 from harness.stats.unseen import unseen_share, with_share
 
+WIDEST = 1e7
+"""A spread this many times the wanted half width takes over 10^14 identities: more than anybody has."""
+
 
 @lru_cache(maxsize=4096)
 def detectable_ratio(df: float, level: float = 0.999, power: float = 0.8, groups: int = 2) -> float:
@@ -74,7 +77,8 @@ def minimum_detectable_effect(
 def scale_for_half_width(se: float, df: float, half_width: float, *, level: float, groups: int) -> float:
     """Return by what factor all groups must grow for a difference's band of at most the wanted half width.
 
-    The squared standard error falls with the factor, and the degrees of freedom rise with it.
+    The squared standard error falls with the factor, and the degrees of freedom rise with it. Infinite where
+    the standard error is over `WIDEST` times the half width.
 
     Args:
         se, df: of the difference, positive.
@@ -82,6 +86,9 @@ def scale_for_half_width(se: float, df: float, half_width: float, *, level: floa
         level: simultaneous over all pairs of groups.
         groups: how many are compared with each other.
     """
+
+    if se > WIDEST * half_width:
+        return math.inf
 
     def excess(log_factor: float) -> float:
         factor = float(np.exp(log_factor))
@@ -95,8 +102,10 @@ def scale_for_half_width(se: float, df: float, half_width: float, *, level: floa
     return float(np.exp(optimize.brentq(excess, low, high, xtol=1e-9)))
 
 
-def identities_for_half_width(sd: float, half_width: float, *, level: float = 0.999) -> int:
+def identities_for_half_width(sd: float, half_width: float, *, level: float = 0.999) -> int | None:
     """Return the smallest number of identities whose t interval has at most the wanted half width.
+
+    None where ``sd`` is over `WIDEST` times the half width.
 
     Args:
         sd: sqrt(G) times the standard error seen with G identities, positive and finite.
@@ -108,6 +117,8 @@ def identities_for_half_width(sd: float, half_width: float, *, level: float = 0.
     """
     if not (0 < sd < np.inf and 0 < half_width < np.inf):
         raise ValueError(f"sd and half_width must be positive and finite, got {sd} and {half_width}")
+    if sd > WIDEST * half_width:
+        return None
 
     def wide(n: int) -> bool:
         return bool(special.stdtrit(float(n - 1), 0.5 + level / 2.0) * sd / math.sqrt(n) > half_width)

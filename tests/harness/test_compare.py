@@ -88,3 +88,13 @@ def test_what_else_differs_and_wrong_concepts(tmp_path: Path, capsys: pytest.Cap
     assert (wrong.status, "did you mean 'sunglass'?" in wrong.err) == (2, True)
     other = write_deltas(tmp_path / "c", AFTER, concept="shades")
     assert call(capsys, "compare", base, other).status == 3
+
+
+def test_runs_over_other_pairs_are_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = write_deltas(tmp_path / "a", {("sunglasses", "WM"): spread(5, 0.3, 0.1)})
+    new = write_deltas(tmp_path / "b", {("facemask", "WM"): spread(5, 0.3, 0.1)})
+    for more in ((), ("--common",)):
+        result = call(capsys, "compare", base, new, *more)
+        assert result.status == 3
+        assert result.err.count("\n") == 1
+    assert "no pair in common" in result.err

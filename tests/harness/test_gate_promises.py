@@ -241,6 +241,21 @@ def test_ten_small_steps_are_stopped_by_the_anchor(
     assert (alone.status, "--new-anchor needs --update-baseline" in alone.err) == (2, True)
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_an_anchor_that_is_no_folder_is_an_error(
+    link: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the anchor a drift would pass, so one that can't be read is not taken for none."""
+    new, base = pair(tmp_path, spread(100, 0.3, 0.05), spread(100, 0.3, 0.05))
+    if link:
+        (base / "anchor").symlink_to(tmp_path / "gone")
+    else:
+        (base / "anchor").write_text("", encoding="utf-8")
+    result = call(capsys, "gate", new, "--baseline", base, "--policy", policy(tmp_path, RULE))
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "must be the folder of the baseline's anchor" in result.err
+
+
 def test_a_score_that_falls_for_every_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cells = {("sunglasses", g): spread(200, 0.2, 0.05, seed=i) for i, g in enumerate(("WF", "WM"))}
     base = write_deltas(tmp_path / "base", cells, source=0.5)

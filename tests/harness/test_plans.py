@@ -129,3 +129,21 @@ def test_they_stand_in_both_csv_files(table: Path, capsys: pytest.CaptureFixture
     assert pair.identities_for_half_width is not None
     assert int(row["identities_for_half_width_a"]) == pair.identities_for_half_width[0]
     assert float(row["minimum_detectable_effect"]) == pair.minimum_detectable_effect
+
+
+def test_numbers_of_identities_beyond_all_reason_have_one(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, _, shown = audit(table, capsys, "--half-width", 1e-12)
+    assert "— (has 40)" in shown
+    details = {item.group: item for item in record.details}
+    assert details["WM"].identities_for_half_width is None
+    assert details["WM"].reasons["identities_for_half_width"] == "more than 10^14 identities"
+    pairs = [pair for entry in record.disparities for pair in entry.pairwise if pair.band is not None]
+    assert pairs
+    for pair in pairs:
+        assert pair.identities_for_half_width is None
+        assert pair.reasons["identities_for_half_width"] == "more than 10^14 identities"
+    below = call(capsys, "audit", "--scores", table, "--out", table.parent / "no", "--half-width", 1e-13)
+    assert (below.status, below.err.count("\n")) == (2, 1)
+    assert "--half-width must be a positive number from 1e-12" in below.err
