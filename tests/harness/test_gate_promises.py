@@ -241,6 +241,19 @@ def test_ten_small_steps_are_stopped_by_the_anchor(
     assert (alone.status, "--new-anchor needs --update-baseline" in alone.err) == (2, True)
 
 
+def test_a_group_that_the_anchor_lacks_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = {("sunglasses", group): spread(400, 0.3, 0.05, seed=i) for i, group in enumerate(("WM", "BF"))}
+    base = write_deltas(tmp_path / "base", {CELL: cells[CELL]})
+    rules = policy(tmp_path, {**RULE, "worst_change": 0.1})
+    both = write_deltas(tmp_path / "both", cells)
+    arguments = ("--baseline", base, "--policy", rules)
+    assert call(capsys, "gate", both, *arguments, "--update-baseline").status == 0
+    new = write_deltas(tmp_path / "new", {key: deltas - 0.001 for key, deltas in cells.items()})
+    shown = " ".join(call(capsys, "gate", new, *arguments).out.split())
+    assert "sunglasses: the anchor has no BF, so the drift of these is not tested" in shown
+    assert shown.count("since the anchor") == 1
+
+
 @pytest.mark.parametrize("link", [False, True])
 def test_an_anchor_that_is_no_folder_is_an_error(
     link: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
