@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from dataset_builder.folder import refuse_unfinished
 from targets.base.errors import InputError
-from targets.base.files import read_named, read_parquet, read_picture
+from targets.base.files import read_named, read_parquet
 from targets.base.strict_json import parse_json
 from targets.base.tables import ObjectArray, Table
 from targets.base.text import excerpt, shortlist
@@ -311,7 +311,7 @@ def _picture(file: Path, column: str, stamp: tuple[int, int], row: int) -> bytes
     value = _column(file, column, stamp)[row].as_py()
     if value is None or (value["bytes"] is None and value.get("path") is None):
         raise FileNotFoundError(f"{file.name} row {row + 1} has no {column} picture")
-    return bytes(value["bytes"]) if value["bytes"] is not None else read_picture(file.parent / value["path"])
+    return bytes(value["bytes"]) if value["bytes"] is not None else read_named(file.parent, value["path"])
 
 
 @lru_cache(maxsize=8)

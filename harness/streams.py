@@ -10,11 +10,12 @@ import errno
 import io
 import os
 import sys
+import warnings
 from contextlib import suppress
 from typing import TextIO
 
 from targets.base.errors import InputError
-from targets.base.text import console_text
+from targets.base.text import console_text, message_line
 
 
 class _Lasting(io.FileIO):
@@ -52,7 +53,13 @@ def prepare_streams() -> None:
         sys.stdout = _lasting(sys.stdout, 1)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _lasting(sys.stderr, 2)
+    warnings.formatwarning = _warning_line
     _ours.update(stdout=sys.stdout, stderr=sys.stderr)
+
+
+def _warning_line(message: Warning | str, *_: object, **__: object) -> str:
+    """A library's or our own warning as one line: Python's form shows it as it is, and a line of source."""
+    return f"warning: {message_line(str(message))}\n"
 
 
 def take_back() -> None:

@@ -13,7 +13,7 @@ from dataset_builder.generate.one_face import OneFace
 from dataset_builder.read import read_config
 from dataset_builder.schema.faces import Face, SourceRequest
 from targets.base.errors import InputError
-from targets.base.files import read_picture
+from targets.base.files import read_named
 from targets.base.strict_json import parse_json
 from targets.base.tables import read_table
 from targets.base.text import nearest
@@ -164,7 +164,7 @@ class Photos:
                     _whole(number, table.row(index)),
                     group,
                     name,
-                    partial(read_picture, self.path.parent / name),
+                    partial(read_named, self.path.parent, name),
                 ),
             )
             for index, (name, identity, group, number) in enumerate(rows)

@@ -41,6 +41,7 @@ def console_text(text: str) -> str:
 
 
 LONGEST_VALUE = 200
+_LONGEST_LINE = 2000
 # A value in quotation marks (an apostrophe is none), or a word as long as no word is.
 _LONG = re.compile(
     rf"""(?<!\w)(?P<start>'[^']{{{LONGEST_VALUE}}})[^']+(?P<end>')(?!\w)"""
@@ -68,7 +69,9 @@ def raised(error: BaseException) -> str:
 def message_line(text: str) -> str:
     """A message as one line: no control characters, every value that it quotes cut to a readable length."""
     line = console_text(re.sub(r"\s*[\n\r]\s*|\t", " ", text))
-    return _LONG.sub(_cut, line)
+    line = _LONG.sub(_cut, line)
+    # The beginning says what must hold, the end how to mend it.
+    return line if len(line) <= _LONGEST_LINE else f"{line[:1500]} ... {line[-450:]}"
 
 
 def _cut(found: re.Match[str]) -> str:

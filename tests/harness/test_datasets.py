@@ -177,3 +177,20 @@ def test_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (tmp_path / "none").mkdir()
     done = call(capsys, "capture", "export", tmp_path / "none", "--out", tmp_path / "x")
     assert (done.status, "must hold parquet files, or what save_to_disk writes" in done.err) == (2, True)
+
+
+def test_labels_and_verdicts_of_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spaces around labels go, look-alikes are named, rows judged invalid are left out."""
+    rows = rows_of(tmp_path)
+    for number, row in enumerate(rows):
+        row["demographic"] = ("\u00a0WM ", "WM", "wm")[number % 3]
+        row["validated"] = number != 0
+    (tmp_path / "data" / "pairs").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data" / "pairs" / "train.parquet")
+    (tmp_path / "own.py").write_text(TARGET)
+    run = tmp_path / "run"
+    done = call(capsys, "audit", tmp_path / "data", "--target", f"{tmp_path}/own.py:T", "--out", run)
+    assert (done.status, "left out: not_validated 1" in done.out) == (0, True), done.err + done.out
+    record = json.loads((run / "record.json").read_text(encoding="utf-8"))
+    assert (sorted(record["groups"]), record["data"]["n_pairs"]) == (["WM", "wm"], len(rows) - 1)
+    assert any("'WM' and 'wm' differ only" in text for text in record["warnings"])

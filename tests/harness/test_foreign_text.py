@@ -86,7 +86,15 @@ def test_marks_of_direction_are_refused_in_labels(
     assert sign not in done.err
 
 
-NAMES = [f"a{REVERSED}b", "[red]x[/]", f"::error::{ESCAPE}", "x##[error]y", "\n::error::z", "y" * 3000]
+NAMES = [
+    f"a{REVERSED}b",
+    "[red]x[/]",
+    f"::error::{ESCAPE}",
+    "x##[error]y",
+    "\n::error::z",
+    "y" * 3000,
+    "y " * 2000,
+]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
@@ -101,7 +109,7 @@ def test_paths_in_errors_are_one_line(
     done = call(capsys, *words, f"{name}.csv")
     assert done.status == 2
     assert done.err.count("\n") == 1
-    assert len(done.err) < 1000
+    assert len(done.err) < 2100
     assert not OBEYED.findall(done.err)
     assert not RUNNER.findall(done.err)
 
@@ -125,3 +133,19 @@ def test_a_folder_with_brackets(tmp_path: Path, capsys: pytest.CaptureFixture[st
     done = call(capsys, "audit", "--scores", table, "--out", tmp_path / "[red]x[" / "[bold]" / "::y")
     assert done.status == 0, done.err
     assert "[red]x[/[bold]/::y" in done.out
+
+
+def test_a_warning_is_one_line(tmp_path: Path) -> None:
+    """A library that a target uses warns with a text from outside."""
+    said = f"a{ESCAPE}\n::error::b{REVERSED}"
+    (tmp_path / "own.py").write_text(
+        f"import warnings\nimport numpy as np\nwarnings.warn({said!a})\n"
+        "class T:\n    concepts = ('bright',)\n    def score(self, images):\n"
+        "        return np.array([[np.asarray(image).mean()] for image in images])\n"
+    )
+    done = command("targets", "check", f"{tmp_path}/own.py:T")
+    assert done.status == 0, done.err
+    # The target is loaded a second time.
+    assert [line.partition("\ufffd")[0] for line in done.err.splitlines()] == ["warning: a"] * 2
+    assert not OBEYED.findall(done.err)
+    assert not RUNNER.findall(done.err)
