@@ -112,6 +112,8 @@ def _decided(planned: Planned, change: Change, p_beyond: float, level: float, li
         return Decided("pass", f"{seen}, {words}: inside {against}", p_beyond, bound)
     needed = _needed(planned.terms, change, limits)
     reason = f"{seen}, {words}: shown neither inside nor beyond {against}"
+    if change.p_beyond < limits.alpha:
+        reason += f"; beyond it alone, but not after Holm's adjustment over all checks (p {p_beyond:.2g})"
     if _lost_change(planned.terms, change) >= planned.terms.margin:
         reason += ", which the lost pairs alone may reach"
     return Decided("inconclusive", reason, p_beyond, bound, needed)

@@ -318,6 +318,22 @@ def test_the_printed_bound_of_a_fail_is_holms(tmp_path: Path) -> None:
     assert "at most -0.067" in both.reason
 
 
+def test_a_row_that_is_beyond_the_margin_only_without_holm_says_so(tmp_path: Path) -> None:
+    """Its bounds lie beyond the margin, so "neither inside nor beyond" would contradict what is printed."""
+    before = spread(40, 0.3, 0.05)
+    noise = spread(40, 0.0, 0.06, seed=3)
+    p = 0.01
+    change = -0.05 - stats.t.isf(p, 39) * 0.06 / np.sqrt(40)
+    cells = {("sunglasses", group): before for group in ("WM", "WF", "BM", "BF")}
+    base = write_deltas(tmp_path / "a", cells)
+    new = write_deltas(tmp_path / "b", {**dict.fromkeys(cells, before + 1e-9), CELL: before + change + noise})
+    check = {check.groups: check for check in gate(new, base, policy(tmp_path, RULE)).checks}["WM",]
+    assert check.outcome == "inconclusive"
+    assert check.change.p_beyond == pytest.approx(p)
+    assert check.change.high < -0.05
+    assert f"not after Holm's adjustment over all checks (p {4 * p:.2g})" in check.reason
+
+
 def test_groups_that_show_the_same_people_are_compared_person_by_person(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
