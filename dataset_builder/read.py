@@ -216,7 +216,7 @@ def _patterns(listed: Any, split: str = SPLIT) -> dict[str, list[str]]:
 
 def has_pictures(file: Path) -> bool:
     """Whether a parquet file holds embedded pictures."""
-    return any(_is_picture(field.type) for field in _schema(file))
+    return bool(_picture_columns(file, _schema(file)))
 
 
 def _schema(file: Path) -> pa.Schema:
@@ -249,7 +249,7 @@ def _from_files(path: str, name: str, files: Sequence[Path]) -> Config:
     pictures: dict[str, list[Any]] = {}
     for file in files:
         schema = _schema(file)
-        images = [field.name for field in schema if _is_picture(field.type)]
+        images = _picture_columns(file, schema)
         table = _table(file, [name for name in schema.names if name not in images])
         rows = len(_table(file, images[:1])) if images else table.num_rows
         labels = class_labels(schema)
@@ -282,6 +282,18 @@ def class_name(value: int | None, names: Sequence[str]) -> str | None:
         raise InputError(f"a label must be a number of its {len(names)} classes, got {value!r}") from None
 
 
+def _picture_columns(file: Path, schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if _is_picture(field.type) or _is_bare_picture(file, field)]
+
+
+def _is_bare_picture(file: Path, field: pa.Field) -> bool:
+    """Whether a column holds encoded pictures as plain bytes; a path or label in bytes has no NUL."""
+    if not (pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)):
+        return False
+    values = _table(file, [field.name]).column(0).drop_null()
+    return len(values) > 0 and b"\0" in values[0].as_py()
+
+
 def _is_picture(kind: pa.DataType) -> bool:
     names = {field.name for field in kind} if pa.types.is_struct(kind) else set()
     return "bytes" in names and names <= {"bytes", "path"}
@@ -309,6 +321,8 @@ def class_labels(schema: pa.Schema) -> dict[str, list[str]]:
 
 def _picture(file: Path, column: str, stamp: tuple[int, int], row: int) -> bytes:
     value = _column(file, column, stamp)[row].as_py()
+    if isinstance(value, bytes):
+        return value
     if value is None or (value["bytes"] is None and value.get("path") is None):
         raise FileNotFoundError(f"{file.name} row {row + 1} has no {column} picture")
     return bytes(value["bytes"]) if value["bytes"] is not None else read_named(file.parent, value["path"])

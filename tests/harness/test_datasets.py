@@ -53,6 +53,17 @@ def struct_file(folder: Path) -> Path:
     return folder / "structs.parquet"
 
 
+def bare_bytes(folder: Path) -> Path:
+    """As an export from a database holds pictures; its labels may be bytes as well."""
+    rows = rows_of(folder)
+    for row in rows:
+        row["demographic"] = str(row["demographic"]).encode()
+        for side in ("source", "transformed"):
+            row[side] = row[side]["bytes"]  # type: ignore[index]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "bare.parquet")
+    return folder / "bare.parquet"
+
+
 def paths_in_structs(folder: Path) -> Path:
     rows = rows_of(folder)
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -97,7 +108,16 @@ def shards_without_card(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     "make",
-    [filtered_file, struct_file, paths_in_structs, saved, saved_test_split, shards, shards_without_card],
+    [
+        filtered_file,
+        struct_file,
+        bare_bytes,
+        paths_in_structs,
+        saved,
+        saved_test_split,
+        shards,
+        shards_without_card,
+    ],
 )
 def test_every_form_gives_the_cells_of_the_table(
     make: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
