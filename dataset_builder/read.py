@@ -265,6 +265,8 @@ def _from_files(path: str, name: str, files: Sequence[Path]) -> Config:
             stamp = file.stat().st_mtime_ns, file.stat().st_size
             readers = [partial(_picture, file.absolute(), column, stamp, row) for row in range(rows)]
             pictures.setdefault(column, []).extend(readers)
+    if len({len(values) for values in (*columns.values(), *pictures.values())}) > 1:
+        raise InputError(f"{path}: all files of config '{name}' must have the same columns")
     return Config(path, name, columns, pictures, files=tuple(files))
 
 

@@ -217,7 +217,7 @@ def _parse_settings(items: Sequence[str] | None) -> dict[str, Any]:
             raise InputError(f"--set must be key=value, got '{item}'")
         try:
             settings[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             settings[key] = value
     return settings
 

@@ -106,7 +106,7 @@ def load_run(path: Path) -> FinishedRun:
             f"{counted(len(table), 'pair')} and the other {record.data.n_pairs}"
         )
     named = [*_TEXTS, *([PERSON] if PERSON in table.column_names else [])]
-    texts = {name: np.array(table.column(name).to_pylist(), dtype=object) for name in named}
+    texts = {name: _texts(table, name, folder) for name in named}
     _check_labels(texts, folder / PAIRS_FILE)
     names = record.concepts
     source = _scores(table, [f"source:{name}" for name in names], folder)
@@ -161,6 +161,14 @@ def _given(table: pa.Table, side: str, concepts: Sequence[str]) -> npt.NDArray[n
     """Which pairs have a score, be it none that an audit writes, shape (n, c)."""
     columns = [table.column(f"{side}:{name}").is_valid().to_numpy() for name in concepts]
     return np.array(columns, dtype=bool).reshape(len(concepts), len(table)).T
+
+
+def _texts(table: pa.Table, name: str, folder: Path) -> ObjectArray:
+    column = table.column(name)
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+    if not any(is_kind(column.type) for is_kind in kinds):
+        raise InputError(f"{folder / PAIRS_FILE}: column '{name}' must hold texts, got {column.type}")
+    return np.array(column.to_pylist(), dtype=object)
 
 
 def _check_labels(texts: dict[str, ObjectArray], file: Path) -> None:

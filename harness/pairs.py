@@ -20,7 +20,7 @@ from targets.base.files import read_named
 from targets.base.hashing import file_digest, settings_digest
 from targets.base.strict_json import parse_json
 from targets.base.tables import ObjectArray, Table, decimal_hint, parse_numbers, read_table
-from targets.base.text import control_character, counted, shortlist
+from targets.base.text import control_character, counted, shortlist, utf8
 from targets.scoring import PictureRef
 
 LABEL_COLUMNS = ("pair_id", "identity", "variation", "demographic", "attribute")
@@ -105,7 +105,7 @@ def _from_table(table: Table, identities: Identities | None) -> Pairs:
     labels = _labels(columns, rows)
     folder = table.path.parent.absolute()
     origin = {
-        "path": str(table.path),
+        "path": utf8(table.path),
         "kind": "table",
         "sha256": file_digest(table.path),
         "rows": len(table),
@@ -370,7 +370,7 @@ def load_scores(
     outcomes.failures.extend(failures)
     outcomes.warnings.extend([*verdict_warnings(table), *identity_warnings(labels)])
     _fill_scores(outcomes, table, columns, rows)
-    origin = {"path": path, "kind": "scores", "sha256": file_digest(table.path), "rows": len(table)}
+    origin = {"path": utf8(path), "kind": "scores", "sha256": file_digest(table.path), "rows": len(table)}
     return outcomes, origin
 
 

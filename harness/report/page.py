@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from harness.difference_tables import acquisition_table, all_difference_tables
 from harness.finished import FinishedRun, load_run
 from harness.folder import FAILURES_FILE, REPORT_FILE
+from harness.outcomes import Failure
 from harness.plan_tables import plan_tables
 from harness.record import Cell, Detail, Record
 from harness.report import charts, words
@@ -267,7 +268,9 @@ def _failures(run: FinishedRun) -> list[dict[str, Any]]:
     file = run.folder / FAILURES_FILE
     if not file.is_file():
         return []
-    return list(read_parquet(file).slice(0, MOST_FAILURES + 1).to_pylist())
+    return list(
+        read_parquet(file, [field.name for field in fields(Failure)]).slice(0, MOST_FAILURES + 1).to_pylist()
+    )
 
 
 def _flat(value: Mapping[str, Any]) -> dict[str, str]:

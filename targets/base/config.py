@@ -72,7 +72,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"no such file: {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"can't read {path}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise InputError(f"{path} must be TOML: nested too deeply") from None
+    except ValueError as error:
         raise InputError(f"{path} must be TOML: {error}") from None
 
 

@@ -28,6 +28,8 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 
 
 def _temporary(path: Path) -> Path:
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, "a file must be named, and this is a folder", str(path))
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
@@ -146,12 +148,13 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, *, advice: st
         InputError: no such file, damaged, without such a column, or with one name twice.
     """
     try:
-        there = Counter(pq.read_schema(path).names)
-        if lacking := [name for name in columns or () if name not in there]:
-            raise InputError(f"{path} has no column '{lacking[0]}'{advice}")
-        if repeated := [name for name, count in there.items() if count > 1]:
-            raise InputError(f"{path}: column names must differ, '{repeated[0]}' occurs twice{advice}")
-        table = pq.read_table(path, columns=None if columns is None else list(columns))
+        with path.open("rb") as stream:
+            there = Counter(pq.read_schema(stream).names)
+            if lacking := [name for name in columns or () if name not in there]:
+                raise InputError(f"{path} has no column '{lacking[0]}'{advice}")
+            if repeated := [name for name, count in there.items() if count > 1]:
+                raise InputError(f"{path}: column names must differ, '{repeated[0]}' occurs twice{advice}")
+            table = pq.read_table(stream, columns=None if columns is None else list(columns))
         table.validate(full=True)
     except FileNotFoundError:
         raise InputError(f"no such file: {path}") from None
@@ -162,5 +165,6 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, *, advice: st
 
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write one parquet file, zstd-compressed."""
-    with atomic(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    # A stream, because pyarrow takes some paths for addresses, and none that are not UTF-8.
+    with atomic(path) as temporary, temporary.open("wb") as stream:
+        pq.write_table(table, stream, compression="zstd")

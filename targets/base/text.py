@@ -37,7 +37,7 @@ def without_control_characters(text: str) -> str:
 
 def console_text(text: str) -> str:
     """Text for a terminal or a log: no control characters, no line that a CI runner takes for a command."""
-    return _COMMAND.sub(r"\g<0> ", without_control_characters(text))
+    return _COMMAND.sub(r"\g<0> ", without_control_characters(utf8(text)))
 
 
 LONGEST_VALUE = 200
