@@ -48,8 +48,8 @@ def test_the_schema_file_is_the_models(run: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text[: len(text) // 2], "truncated, or NaN"),
-        (lambda text: text.replace('"se": 0.', '"se": NaN, "x": 0.'), "truncated, or NaN"),
+        (lambda text: text[: len(text) // 2], "truncated, NaN, or a key twice"),
+        (lambda text: text.replace('"se": 0.', '"se": NaN, "x": 0.'), "truncated, NaN, or a key twice"),
         (lambda text: text.replace("audit/1", "audit/2"), "schema must be 'facedelta.audit/1', got"),
         (lambda text: text.replace('"n_pairs": 3,\n   "n_id', '"n_pairs": -3,\n   "n_id'), "cells.0.n_pairs"),
         (lambda text: text.replace('"status": "ok"', '"status": "fine"'), "cells.0.status"),
