@@ -99,7 +99,7 @@ def _opencv() -> Iterator[Finding]:
 
 def _torch() -> Iterator[Finding]:
     if importlib.util.find_spec("torch") is None:
-        yield Finding("gpu", "missing", "torch is not installed; only the diffusion and clip extras need it")
+        yield Finding("gpu", "missing", "torch is not installed; the extras above that list torch need it")
         return
     torch = importlib.import_module("torch")
     if torch.cuda.is_available():
