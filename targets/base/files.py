@@ -38,6 +38,9 @@ def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that replaces it when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
+    if path.exists() and not path.is_file():
+        # Renaming over it would put a file in the place of a device or pipe.
+        raise OSError(errno.EINVAL, "must be a regular file, and is a folder, device or pipe", str(path))
     try:
         yield temporary
         with temporary.open("rb") as stream:

@@ -141,7 +141,7 @@ def odd_places(folder: Path) -> dict[str, str]:
     (folder / "dangling").symlink_to(folder / "nowhere" / "x")
     (folder / "loop").symlink_to("loop")
     names = {name: str(folder / name) for name in ("file", "folder", "dangling", "loop", "a" * 300)}
-    return {**names, "below": str(folder / "file" / "x"), "dot": ".", "root": "/", "full": "/dev/full",
+    return {**names, "below": str(folder / "file" / "x"), "dot": ".",
             "markup": str(folder / "[red]" / "[/]"), "bytes": str(folder / "\udcff")}  # fmt: skip
 
 
@@ -245,3 +245,13 @@ def test_a_full_disk_is_one_line(limit: int, tmp_path: Path, capsys: pytest.Capt
     assert len(done.stderr.splitlines()) == 1
     assert "too large" in done.stderr.lower()
     assert not (tmp_path / "full" / "record.json").exists()
+
+
+def test_a_device_or_pipe_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = finished(tmp_path, capsys)
+    os.mkfifo(tmp_path / "pipe")
+    for option in ("--junit", "--json"):
+        words = (run, "--baseline", run, "--policy", tmp_path / "policy.toml", option, tmp_path / "pipe")
+        done = call(capsys, "gate", *words)
+        assert (done.status, "must be a regular file" in done.err) == (2, True), done.err
+        assert (tmp_path / "pipe").is_fifo()
