@@ -37,7 +37,7 @@ from harness.table_command import table
 from harness.terminal import console
 from targets.base.config import validated
 from targets.base.errors import InputError
-from targets.base.text import counted, message_line
+from targets.base.text import counted, message_line, utf8
 from targets.cache import forget_unpinned, has_earlier_answers
 from targets.card import TargetCard
 from targets.catalogue import LoadedTarget, available, load_target
@@ -181,7 +181,7 @@ def audit(
     with at_work(out):
         if scores is not None:
             outcomes, origin = load_scores(scores, encoding, whose)
-            name = Path(scores).name
+            name = utf8(Path(scores).name)
             about = {"name": name, "spec": f"scores:{name}", "kind": "recorded", "score_range": score_range}
             card = validated(TargetCard, {**about, "detection": "as in the scores"}, "--score-range")
             record = make_record(outcomes, card, origin, options)

@@ -26,7 +26,7 @@ from targets.base.config import Settings, read_toml, validated
 from targets.base.errors import InputError, TargetError
 from targets.base.foreign import foreign_code
 from targets.base.private import redacted, without_url_secrets
-from targets.base.text import control_character, is_utf8, nearest, shortlist
+from targets.base.text import control_character, is_utf8, nearest, shortlist, utf8
 from targets.card import TargetCard
 from targets.code import code_digest, package_digest
 from targets.protocol import ConceptScorer, Embedder, Kind, Recorded
@@ -277,7 +277,7 @@ def _described(
     # What the target says is in force (a device for "auto", a path as text) stands before what was given.
     in_force = {**(settings or {}), **card.settings}
     told = without_url_secrets(spec), redacted(in_force)
-    update["spec"], update["settings"] = told
+    update["spec"], update["settings"] = utf8(told[0]), told[1]
     update |= {name: without_url_secrets(getattr(card, name)) for name in ("name", "licence", "source")}
     hidden = "" if told == (spec, in_force) else hashlib.sha256(repr((spec, in_force)).encode()).hexdigest()
     batch_size = getattr(target, "batch_size", DEFAULT_BATCH_SIZE)

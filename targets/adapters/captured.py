@@ -37,7 +37,7 @@ from targets.base.tables import (
     read_table,
     read_text,
 )
-from targets.base.text import counted, shortlist
+from targets.base.text import counted, shortlist, utf8
 from targets.card import ScoreRange, TargetCard
 from targets.protocol import NO_ANSWER, NO_FACE, FloatArray, NoScores, PictureId, Scores
 
@@ -79,7 +79,7 @@ class Captured:
         self._by_hash = _by_hash(settings.manifest, answers.by_path, path) if settings.manifest else None
         self._path = path
         self.card = TargetCard(
-            name=f"captured {path.name}",
+            name=f"captured {utf8(path.name)}",
             settings={
                 **settings.model_dump(mode="json", exclude_none=True),
                 **manifest_facts(settings.manifest),
@@ -87,7 +87,7 @@ class Captured:
             score_range=settings.score_range,
             code=file_digest(path),
             detection="as in the capture",
-            source=str(path.name),
+            source=utf8(path.name),
             nan_means=settings.nan_means,
         )
 

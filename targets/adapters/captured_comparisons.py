@@ -31,6 +31,7 @@ from targets.base.config import Settings, validated
 from targets.base.errors import InputError
 from targets.base.hashing import file_digest
 from targets.base.tables import Table, decimal_hint, parse_number, read_table
+from targets.base.text import utf8
 from targets.card import TargetCard
 from targets.protocol import NO_ANSWER, FloatArray, PictureId, Scores
 
@@ -67,14 +68,14 @@ class CapturedComparisons:
             found = names_by_hash(settings.manifest, self._names, path)
             self._by_hash = {pixel_hash: names[0] for pixel_hash, names in found.items()}
         self.card = TargetCard(
-            name=f"captured comparisons {path.name}",
+            name=f"captured comparisons {utf8(path.name)}",
             settings={
                 **settings.model_dump(mode="json", exclude_none=True),
                 **manifest_facts(settings.manifest),
             },
             code=file_digest(path),
             detection="as in the capture",
-            source=path.name,
+            source=utf8(path.name),
         )
 
     def lookup(self, ids: Sequence[PictureId]) -> Scores:

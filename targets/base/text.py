@@ -26,8 +26,15 @@ def is_utf8(text: str) -> bool:
 
 
 def utf8(text: object) -> str:
-    """The text of ``text`` with halves of surrogate pairs written out, so that it can be kept in a file."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    """The text of ``text`` as a file can hold it: what is not UTF-8 in it is written out.
+
+    Names that a locale without UTF-8 has cut into bytes are put together again.
+    """
+    try:
+        data = str(text).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = str(text).encode("utf-8", "backslashreplace")
+    return data.decode("utf-8", "backslashreplace")
 
 
 def without_control_characters(text: str) -> str:

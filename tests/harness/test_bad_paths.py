@@ -255,3 +255,15 @@ def test_a_device_or_pipe_is_not_replaced(tmp_path: Path, capsys: pytest.Capture
         done = call(capsys, "gate", *words)
         assert (done.status, "must be a regular file" in done.err) == (2, True), done.err
         assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_name_in_a_locale_without_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``LC_ALL=C`` cuts such a name into bytes; Python writes each as half of a surrogate pair."""
+    finished(tmp_path, capsys)
+    cut = os.fsencode(tmp_path / "é漢[red].csv").decode("ascii", "surrogateescape")
+    (tmp_path / "s.csv").rename(cut)
+    done = call(capsys, "audit", "--scores", cut, "--out", tmp_path / "new")
+    assert done.status == 0, done.err
+    record = json.loads((tmp_path / "new" / "record.json").read_text(encoding="utf-8"))
+    assert record["data"]["path"] == str(tmp_path / "é漢[red].csv")
+    assert record["targets"][0]["spec"] == "scores:é漢[red].csv"
