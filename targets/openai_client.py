@@ -7,14 +7,16 @@ or it belongs to every request (key, model, quota, a parameter that the server d
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
 import os
 import random
 import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -36,6 +38,8 @@ LONGEST_INTEGER = 100
 STOP_AFTER = 20
 ENDPOINT = "/v1/chat/completions"
 LOCAL_KEY = "none"
+LARGEST_ANSWER = 256 * 2**20
+"""Bytes that one answer may have; a batch of many thousand questions has some tens of millions."""
 
 Trouble = Literal[
     "content_filter", "rejected", "rate_limit", "server_error", "timeout", "connection", "no_result"
@@ -152,6 +156,43 @@ def _uncharged() -> Callable[[bool], None]:
     return lambda _: None
 
 
+def bounds(seconds: float) -> dict[str, list[Callable[[Any], None]]]:
+    """Hooks of an HTTP client that bound a whole answer: a time-out starts anew with every byte that comes.
+
+    Args:
+        seconds: from a question to the last byte of its answer. Of any answer more than ``LARGEST_ANSWER``
+            bytes are a read error.
+    """
+
+    def begin(request: Any) -> None:
+        # The file of a batch's answers may take as long as it comes.
+        whole = seconds if str(request.url.path).endswith("/chat/completions") else math.inf
+        request.extensions["deadline"] = time.monotonic() + whole
+
+    def bound(response: Any) -> None:
+        # Versions of openai bring different versions of their HTTP library along.
+        library = importlib.import_module(type(response).__module__.partition(".")[0])
+        stream, deadline = response.stream, response.request.extensions["deadline"]
+
+        class Bounded(library.SyncByteStream):  # type: ignore[name-defined,misc]
+            def __iter__(self) -> Iterator[bytes]:
+                size = 0
+                for part in stream:
+                    size += len(part)
+                    if size > LARGEST_ANSWER:
+                        raise library.ReadError(f"an answer of more than {LARGEST_ANSWER} bytes")
+                    if time.monotonic() > deadline:
+                        raise library.ReadTimeout(f"no whole answer in {seconds:g} s")
+                    yield part
+
+            def close(self) -> None:
+                stream.close()
+
+        response.stream = Bounded()
+
+    return {"request": [begin], "response": [bound]}
+
+
 class Server:
     """One client for all threads. The key lives in the client only."""
 
@@ -166,7 +207,11 @@ class Server:
         self._endpoint = endpoint
         self._key = key_of(endpoint)
         self.client = self._openai.OpenAI(
-            api_key=self._key, base_url=endpoint.base_url, timeout=endpoint.timeout, max_retries=0
+            api_key=self._key,
+            base_url=endpoint.base_url,
+            timeout=endpoint.timeout,
+            max_retries=0,
+            http_client=self._openai.DefaultHttpxClient(event_hooks=bounds(endpoint.timeout)),
         )
         # A socket that the garbage collector finds open is worth a warning.
         weakref.finalize(self, self.client.close)
