@@ -64,13 +64,13 @@ def contradictions(record: Record) -> Iterator[str]:
     yield from _twice("cells", ((c.target, c.by, c.attribute, c.concept, c.group) for c in record.cells))
     yield from _twice("details", ((d.attribute, d.concept, d.group) for d in record.details))
     yield from _twice("disparities", ((d.target, d.by, d.attribute, d.concept) for d in record.disparities))
+    for cell in record.cells:
+        where = f"cell {cell.attribute} / {cell.concept}, {cell.group}"
+        yield from (f"{where}: {fault}" for fault in _cell_faults(cell, record))
     there = {(cell.by, cell.group, cell.attribute, cell.concept) for cell in record.cells}
     for by, group in sorted({key[:2] for key in there}):
         lacking = [" / ".join(row) for row in record.rows if (by, group, *row) not in there]
         yield from (f"'rows' holds {row}, of which {group} has no cell" for row in lacking[:1])
-    for cell in record.cells:
-        where = f"cell {cell.attribute} / {cell.concept}, {cell.group}"
-        yield from (f"{where}: {fault}" for fault in _cell_faults(cell, record))
 
 
 def _twice(what: str, keys: Iterable[object]) -> Iterator[str]:

@@ -79,7 +79,7 @@ def write_run(run: Path, record: Record, outcomes: Outcomes) -> None:
         write_text(run / TABLES / "interactions.csv", interactions_to_csv(record))
     write_text(run / TABLES / "deltas.md", "\n".join(to_markdown(table) for table in run_tables(record)))
     typeset = [disparity_table(record, record.rows), *plan_tables(record, record.rows)]
-    write_text(run / TABLES / "deltas.tex", "".join(map(to_latex, typeset)))
+    write_text(run / TABLES / "deltas.tex", to_latex(typeset))
     if record.recognition:
         write_text(run / TABLES / "recognition.csv", recognition_csv(record))
         write_text(run / TABLES / "det.csv", det_csv(record))

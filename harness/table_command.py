@@ -188,8 +188,8 @@ def _print(tables: Sequence[DisparityTable], style: Format) -> None:
         # A line that follows a list without a blank one would belong to its last item.
         write_out("\n".join(map(to_markdown, tables)))
         return
+    if style is Format.LATEX:
+        write_out(to_latex(tables))
+        return
     for item in tables:
-        if style is Format.TERMINAL:
-            print_table(console(), item)
-        else:
-            write_out(to_latex(item))
+        print_table(console(), item)

@@ -15,6 +15,8 @@ LONGEST = 40
 """More rows than this don't fit on a page: LaTeX then gets a longtable."""
 WIDEST = 4
 """More columns than this don't fit across a page: LaTeX then gets small print, and a sideways table."""
+_FOR_GROUPS = 0.74
+"""Share of a sideways table's width for the columns of groups; the names of a row have the rest."""
 # Private-use characters, which labels lose: two braces would be units to great-tables, and the usual fonts of
 # LaTeX have a dash in the place of a bar.
 _BRACE, _BAR = "\ue000", "\ue001"
@@ -26,28 +28,47 @@ _PLAIN = set("†‡—–…‘’“”æœøåßłıÆŒØÅŁ±§¶°×÷·�
 _LIGATURE = re.compile(r"(?<=-)(?=-)|(?<=')(?=')|(?<=,)(?=,)|(?<=[`?!])(?=`)")
 
 
-def to_latex(table: DisparityTable) -> str:
-    """A booktabs table; the first line says what the document needs.
+def to_latex(tables: Sequence[DisparityTable]) -> str:
+    """Booktabs tables, one after the other; the first lines say what the document needs.
 
-    More than ``LONGEST`` rows break over pages; other tables of more than ``WIDEST`` columns lie sideways.
+    More than ``LONGEST`` rows break over pages; others of more than ``WIDEST`` columns lie sideways, and
+    their cells break into lines.
     """
+    texts = [_latex(table) for table in tables]
+    packages = dict.fromkeys(name for table in tables for name in _packages(table))
+    needs = f"% needs: \\usepackage{{{','.join(packages)}}}\n"
+    if not all(map(_set_by_pdflatex, set("".join(texts)))):
+        needs += "% needs: lualatex or xelatex, and a font with the letters of every label\n"
+    return needs + "\n".join(texts)
+
+
+def _shape(table: DisparityTable) -> tuple[bool, bool]:
+    """Whether a table breaks over pages, and whether it lies sideways."""
     long = len(table.rows) > LONGEST
-    wide = len(table.groups) > WIDEST and not long
+    return long, len(table.groups) > WIDEST and not long
+
+
+def _packages(table: DisparityTable) -> list[str]:
+    long, wide = _shape(table)
+    return ["booktabs", "caption", "array", *(["longtable"] if long else []), *(["rotating"] if wide else [])]
+
+
+def _latex(table: DisparityTable) -> str:
+    long, wide = _shape(table)
     text = str(_styled(table, bar=_BAR).as_latex(use_longtable=long))
     text = text.replace(_BRACE, "").replace(_BAR, "\\textbar{}")
     text = _LIGATURE.sub("{}", text)
     # The end of the row above would take a star for its own.
     text = re.sub(r"^(\s*)\*", r"\1{}*", text, flags=re.MULTILINE)
     text = text.replace("\\begin{minipage}", "\\noindent\\begin{minipage}")
-    text = text.replace("\\selectfont", "\\selectfont\\setlength{\\tabcolsep}{2pt}", 1)
+    space = "1pt" if long else "2pt"
+    text = text.replace("\\selectfont", f"\\selectfont\\setlength{{\\tabcolsep}}{{{space}}}", 1).lstrip("\n")
     if wide:
+        column = f">{{\\centering\\arraybackslash}}p{{{_FOR_GROUPS / len(table.groups):.4f}\\linewidth}}"
+        text = text.replace("c" * len(table.groups) + "}", column * len(table.groups) + "}", 1)
         text = re.sub(r"\\begin{table}(\[.*?\])?", r"\\begin{sidewaystable}", text)
         text = text.replace("\\end{table}", "\\end{sidewaystable}")
-    packages = "booktabs,caption,array" + (",longtable" if long else "") + (",rotating" if wide else "")
-    needs = f"% needs: \\usepackage{{{packages}}}\n"
-    if not all(map(_set_by_pdflatex, set(text))):
-        needs += "% needs: lualatex or xelatex, and a font with the letters of every label\n"
-    return needs + text.lstrip("\n")
+    return text
 
 
 def _set_by_pdflatex(sign: str) -> bool:
@@ -72,6 +93,12 @@ def to_html(tables: Sequence[DisparityTable]) -> str:
     return f"{head}<title>{title}</title>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
 
 
+def _font_size(rows: int, columns: int) -> str:
+    if columns <= WIDEST:
+        return "10px"
+    return "7px" if rows > LONGEST else "8px"
+
+
 def _styled(table: DisparityTable, bar: str = "|", **options: Any) -> Any:
     """The table as great-tables holds it; ``bar`` stands in for the bar of every text."""
     import great_tables
@@ -93,7 +120,7 @@ def _styled(table: DisparityTable, bar: str = "|", **options: Any) -> Any:
         .tab_header(plain(table.title))
         .cols_label(heads)
         .cols_align("center", list(heads))
-        .tab_options(table_font_size="10px" if len(heads) <= WIDEST else "8px")
+        .tab_options(table_font_size=_font_size(len(table.rows), len(heads)))
     )
     for number, block in enumerate(dict.fromkeys(filter(None, table.blocks))):
         own = [name for name, other in zip(heads, table.blocks, strict=True) if other == block]

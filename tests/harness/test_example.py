@@ -18,9 +18,8 @@ from tests.support import ROOT, call
 
 def commands(path: Path) -> list[list[str]]:
     """Audit commands of a Markdown file that use the example, as arguments."""
-    lines = re.findall(
-        r"^\s*facedelta (audit harness/example/.*)$", path.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = re.findall(r"^\s*facedelta (audit harness/example/.*)$", text, re.MULTILINE)
     return [shlex.split(line) for line in lines]
 
 
