@@ -35,11 +35,10 @@ CLOSED_PIPE = 128 + 13
 def main() -> None:
     """Run the command line and end this process with its exit status."""
     status = ended(_command_line)
-    if any(not (one.daemon or one is threading.main_thread()) for one in threading.enumerate()):
-        # A target's thread may run for ever, and Python would wait for it.
-        atexit._run_exitfuncs()
-        _END(status)
-    sys.exit(status)
+    # A target's thread may run for ever, and Python would wait for it; a native thread that still runs, as
+    # one that has read a table, aborts a process that ends in the usual way.
+    atexit._run_exitfuncs()
+    _END(status)
 
 
 def call() -> None:
