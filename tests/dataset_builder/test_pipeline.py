@@ -97,6 +97,7 @@ def test_every_config_loads_and_pictures_keep_their_bytes(built: Path) -> None:
         assert row["source_labels"][attribute] == "no"
 
 
+@pytest.mark.slow
 def test_the_card_counts_what_the_verdicts_say(built: Path) -> None:
     card = (built / "README.md").read_text(encoding="utf-8")
     verdicts = pq.read_table(built / "verdicts").to_pylist()

@@ -616,6 +616,7 @@ def test_a_closed_pipe_does_not_change_the_verdict(tmp_path: Path) -> None:
     assert unread("gate", new, "--baseline", base, "--policy", few) == (3, "")
 
 
+@pytest.mark.slow
 def test_other_commands_never_end_as_a_failed_gate_does(tmp_path: Path) -> None:
     run, _ = changed(tmp_path, 0.0)
     assert unread("table", run) == (0, "")

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support import FACEDELTA, call, command, write_csv
 
+pytestmark = pytest.mark.slow
+
 JAPANESE = ("黒人女性", "白人男性")
 POLICY = """
 [[rule]]
@@ -68,7 +70,6 @@ LOCALES = [
 
 
 @pytest.mark.parametrize("env", LOCALES, ids=str)
-@pytest.mark.slow
 def test_a_locale_that_lacks_a_character_changes_neither_status_nor_bytes(
     folder: Path, env: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,8 @@ from tests.targets.tools import ROOT, facedelta, pairs_folder, record_of
 CLASS = """
 import numpy as np
 
+pytestmark = pytest.mark.slow
+
 class Darkness:
     concepts = ("dark",)
     def score(self, images):

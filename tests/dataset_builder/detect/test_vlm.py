@@ -28,6 +28,8 @@ from tests.coded import PAPER, PRESENCE, coded_face, drawn, labels, write_candid
 from tests.openai_server import ALWAYS, ONCE, Running, running
 from tests.support import FACEDELTA, ROOT, call, command
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openai", reason="the extra 'vlm' is not installed")
 
 KEY = "sk-SECRET-0123456789"
@@ -128,7 +130,6 @@ def number_of(ref: PictureRef) -> int:
     return int(ref.name.removeprefix("face-"))
 
 
-@pytest.mark.slow
 def test_a_thousand_pairs_and_every_fault(tmp_path: Path) -> None:
     candidates = thousand_pairs()
     met = {number_of(ref) % PERIOD for item in candidates for ref in (item.source, item.transformed)}
@@ -160,7 +161,6 @@ def test_a_thousand_pairs_and_every_fault(tmp_path: Path) -> None:
     assert KEY not in kept
 
 
-@pytest.mark.slow
 def test_the_second_time_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = faces(101)
     with running(period=PERIOD, sleep=4.0) as server:
@@ -530,7 +530,6 @@ def verdicts(dataset: Path) -> list[dict[str, Any]]:
     return list(pq.read_table(dataset / "verdicts").to_pylist())
 
 
-@pytest.mark.slow
 def test_a_build_killed_while_it_waits_asks_nothing_twice(tmp_path: Path) -> None:
     coded_candidates(tmp_path)
     with running(hang_after=12) as server:

@@ -25,10 +25,13 @@ from dataset_builder.heads.variation import sample_variation
 from dataset_builder.schema.faces import EditRequest, Face
 from targets.base.errors import InputError
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("mitsuba", "anny", "pyoidn")),
-    reason="rendering needs the extra: python -m pip install 'facedelta[render]'",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("mitsuba", "anny", "pyoidn")),
+        reason="rendering needs the extra: python -m pip install 'facedelta[render]'",
+    ),
+]
 
 TINY = RenderSettings(size=64, samples=2, quality=90)
 
@@ -57,7 +60,6 @@ def edit(attribute: str, distorted: float = 0.0, face: Face | None = None) -> Fa
     return made
 
 
-@pytest.mark.slow
 def test_bytes_do_not_depend_on_process_or_order() -> None:
     requests = [HeadRequest("WM", 30, 0, attribute, settings=TINY) for attribute in ("glasses", None)]
     elsewhere = [made.picture for made in make_all(requests, processes=2)]
@@ -169,7 +171,6 @@ def test_the_way_to_a_picture_loads_no_torch() -> None:
     assert done.stdout.split() == ["False", "False", "False"]
 
 
-@pytest.mark.slow
 def test_lights_keep_their_order() -> None:
     # mitsuba gave nested lights any order, and another order samples other lights: about one picture in
     # ten came out different.

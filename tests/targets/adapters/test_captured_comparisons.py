@@ -81,6 +81,7 @@ def test_without_a_comparison_of_two_sources_there_is_no_reference(tmp_path: Pat
     assert cells["match", "WM"]["excluded"] == {"no_reference": 2}
 
 
+@pytest.mark.slow
 def test_an_export_is_matched_by_its_manifest(tmp_path: Path) -> None:
     pairs = pairs_folder(tmp_path / "data")
     assert facedelta("capture", "export", pairs, "--out", "export", cwd=tmp_path).status == 0
