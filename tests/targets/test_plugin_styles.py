@@ -13,10 +13,10 @@ from PIL import Image
 
 from tests.targets.tools import ROOT, facedelta, pairs_folder, record_of
 
+pytestmark = pytest.mark.slow
+
 CLASS = """
 import numpy as np
-
-pytestmark = pytest.mark.slow
 
 class Darkness:
     concepts = ("dark",)
