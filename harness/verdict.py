@@ -94,7 +94,7 @@ def _decided(planned: Planned, change: Change, p_beyond: float, level: float, li
             "inconclusive", f"{seen}: {planned.constant}, and a constant score shows nothing", p_beyond
         )
     if few := _too_few(change, limits):
-        needed = _needed(planned.terms, change, limits)
+        needed = _needed(planned, change, limits)
         return Decided("inconclusive", f"{seen}: {few}", identities_needed=needed)
     against = f"the margin {planned.terms.margin:g} ({planned.terms.harmful})"
     if p_beyond < limits.alpha and change.failing is not None:
@@ -110,7 +110,7 @@ def _decided(planned: Planned, change: Change, p_beyond: float, level: float, li
     bound, words = _at_worst(change, planned, limits)
     if lies_inside(change, planned.terms):
         return Decided("pass", f"{seen}, {words}: inside {against}", p_beyond, bound)
-    needed = _needed(planned.terms, change, limits)
+    needed = _needed(planned, change, limits)
     reason = f"{seen}, {words}: shown neither inside nor beyond {against}"
     if change.p_beyond < limits.alpha:
         reason += f"; beyond it alone, but not after Holm's adjustment over all checks (p {p_beyond:.2g})"
@@ -191,8 +191,9 @@ def _identities(
     )
 
 
-def _needed(terms: Terms, change: Change, limits: Limits) -> int | None:
-    """How many identities would decide, never fewer than there are."""
+def _needed(planned: Planned, change: Change, limits: Limits) -> int | None:
+    """How many identities would decide: more than there are, and each group's least by the policy."""
+    terms = planned.terms
     if not math.isfinite(change.se) or not change.identities or change.cannot_pass:
         return None
     se = change.se
@@ -210,5 +211,4 @@ def _needed(terms: Terms, change: Change, limits: Limits) -> int | None:
             needed = _identities(terms, change, limits, seen - terms.margin, 0.0, se=se, fail=True)
     if needed is None:
         return None
-    groups = 1 if change.floor is None else len(change.floor.parts)
-    return max(needed, change.identities + 1, limits.min_identities * groups)
+    return max(needed, change.identities + 1, limits.min_identities * len(planned.groups))

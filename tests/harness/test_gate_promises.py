@@ -370,3 +370,15 @@ def test_a_model_that_filtered_its_own_data_gets_no_difference_rule(tmp_path: Pa
     check = one(new, base, tmp_path, **rule)
     assert check.outcome == "inconclusive"
     assert "the same weights filtered the dataset (age detector)" in check.reason
+
+
+def test_a_difference_asks_for_the_least_of_both_groups(tmp_path: Path) -> None:
+    """Four identities in each group, ten asked for: twenty in both, with room for breaks or without."""
+    cells = {("sunglasses", g): spread(4, 0.3, 0.001, seed=i) for i, g in enumerate(("WM", "BF"))}
+    base = write_deltas(tmp_path / "a", cells)
+    moved = {key: values + spread(4, 0.0, 0.001, seed=9 + i) for i, (key, values) in enumerate(cells.items())}
+    new = write_deltas(tmp_path / "b", moved)
+    rule = {"metric": "difference", "group": ["WM", "BF"], "margin": 0.9, "harmful": "both"}
+    for more in ({}, {"unseen_breaks": "ignore"}):
+        check = one(new, base, tmp_path, {"min_pairs": 2}, **rule, **more)
+        assert (check.outcome, check.identities_needed) == ("inconclusive", 20)
