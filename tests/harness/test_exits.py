@@ -246,8 +246,9 @@ def test_a_targets_threads_do_not_keep_a_finished_audit_alive(tmp_path: Path) ->
 def test_ctrl_c_while_libraries_are_loaded_is_one_line(tmp_path: Path) -> None:
     """A library that makes another error of the interrupt, as numpy's C code does."""
     (tmp_path / "scipy").mkdir()
+    # The interrupt may come a moment after it was sent, by way of another thread.
     (tmp_path / "scipy" / "__init__.py").write_text(
-        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\n"
         "except KeyboardInterrupt:\n    raise ImportError('multiarray failed') from None\n",
         encoding="utf-8",
     )
